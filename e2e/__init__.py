@@ -1,0 +1,1 @@
+"""End-to-end support: a real local Kubernetes, images, engines and scenarios. Needs Linux and root; nothing here ships."""
