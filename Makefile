@@ -1,0 +1,36 @@
+# Every task of the project. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+STAMP := .venv/.installed
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create the virtual environment with pinned, hashed packages (and, as root, the Debian packages of the cluster)
+	@$(PY) -m e2e.cluster packages --install
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	@test -x $(PY) || python3 -m venv .venv
+	@.venv/bin/pip install -q --require-hashes --no-deps -r requirements-dev.txt
+	@.venv/bin/pip install -q --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+lock: ## Pin and hash every dependency anew (requirements.txt, requirements-dev.txt)
+	.venv/bin/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.txt
+	.venv/bin/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
+
+generate: $(STAMP) ## Write the generated files: the CRD and its copy in the chart
+	$(PY) -m tierkeeper crd > crds/servicetiers.yaml
+	cp crds/servicetiers.yaml charts/tierkeeper/files/servicetiers.yaml
+
+lint: $(STAMP) ## Check style, types and import contracts
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+unit: $(STAMP) ## Run the tests that need no cluster (under a minute)
+	.venv/bin/pytest -m "not e2e" -q
+
+.PHONY: help setup lock generate lint unit

@@ -1,0 +1,123 @@
+"""What control needs from the outside world. Adapters implement these protocols; tests fake them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+from tierkeeper.slo.model import Sample
+from tierkeeper.tier import TierKey
+
+Object: TypeAlias = dict[str, Any]
+"""A Kubernetes object as the API server speaks it: plain JSON types."""
+
+
+class Kind(StrEnum):
+    """The kinds Tierkeeper reads or writes."""
+
+    SERVICE_TIER = "ServiceTier"
+    DEPLOYMENT = "Deployment"
+    SERVICE = "Service"
+    CONFIG_MAP = "ConfigMap"
+    POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
+    POD = "Pod"
+    EVENT = "Event"
+
+
+class ApiError(Exception):
+    """The API server refused or could not be reached. ``status`` is the HTTP code, 0 for no answer at all."""
+
+    def __init__(self, *, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+
+
+class KubeApi(Protocol):
+    """The few verbs the operator uses, over dicts. Every call has a time-out; applies are safe to repeat."""
+
+    async def get(self, kind: Kind, *, namespace: str, name: str) -> Object | None:
+        """The live object, or None where it does not exist. Raises ApiError."""
+
+    async def list(self, kind: Kind, *, namespace: str | None, label_selector: str = "") -> list[Object]:
+        """All objects of a kind, in one namespace or (None) in the whole cluster. Raises ApiError."""
+
+    async def apply(self, obj: Object, *, field_manager: str) -> Object:
+        """Server-side apply with force; returns the live object. Raises ApiError."""
+
+    async def apply_status(self, obj: Object, *, field_manager: str) -> Object:
+        """Server-side apply on the status subresource. Raises ApiError (404 where the object is gone)."""
+
+    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> None:
+        """Set a Deployment's replicas through its scale subresource. Raises ApiError."""
+
+    async def annotate_pod(self, *, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Merge annotations into a pod. A pod that is gone is not an error."""
+
+    async def create_event(self, event: Object) -> None:
+        """Post one core/v1 Event. Raises ApiError."""
+
+
+class MetricsErrorReason(StrEnum):
+    """Why the metrics source gave no answer; a closed set, used as condition reason and metric label."""
+
+    TIMEOUT = "Timeout"
+    UNREACHABLE = "Unreachable"
+    AUTH_FAILED = "AuthFailed"
+    BAD_QUERY = "BadQuery"
+    REDIRECTED = "Redirected"
+    SERVER_ERROR = "ServerError"
+    BAD_ANSWER = "BadAnswer"
+
+
+class MetricsError(Exception):
+    def __init__(self, reason: MetricsErrorReason, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+class MetricsSource(Protocol):
+    async def query(self, promql: str) -> Sequence[Sample]:
+        """One instant query. Raises MetricsError; an empty vector is an answer, not an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedLimits:
+    """What one vLLM pod says of its live limits. None: the pod does not say (no plugin, or not yet)."""
+
+    seen_max_num_seqs: int | None = None
+    """The limit the plugin read from its file: an idle engine that has seen a limit will apply it at its next step."""
+    seen_token_budget: int | None = None
+    applied_max_num_seqs: int | None = None
+    """The cap the scheduler used in its last step."""
+    applied_token_budget: int | None = None
+    idle: bool = False
+    """No request running or waiting."""
+
+
+class EngineProbe(Protocol):
+    async def limits(self, *, pod_ip: str, port: int) -> AppliedLimits | None:
+        """Read a pod's own /metrics page; None where it does not answer in time."""
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float:
+        """Seconds for intervals; never jumps."""
+
+    def wall(self) -> float:
+        """Unix seconds, for timestamps that people read; never compared with another machine's clock."""
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Recorder(Protocol):
+    async def record(self, key: TierKey, *, uid: str, type: EventType, reason: str, message: str) -> None:
+        """Post an Event on a ServiceTier. Never raises: an Event is a courtesy, not a duty."""

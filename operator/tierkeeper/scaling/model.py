@@ -1,0 +1,104 @@
+"""The decision and what it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Lever(StrEnum):
+    NONE = "None"
+    REPLICAS = "Replicas"
+    MAX_NUM_SEQS = "MaxNumSeqs"
+    TOKEN_BUDGET = "TokenBudget"  # noqa: S105  (not a password)
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """A setting of all three levers."""
+
+    replicas: int
+    max_num_seqs: int
+    max_num_batched_tokens: int | None = None
+    """None: the engine's own value, never touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """One pool as the cluster shows it."""
+
+    current: Levers
+    """What is set now: the Deployment's ``spec.replicas`` and the limit ConfigMap, never a status count."""
+    ready: int
+    starting: int = 0
+    """Pods created and neither Ready nor hopeless: capacity to come."""
+    unschedulable: int = 0
+    unschedulable_message: str = ""
+    failing: int = 0
+    """Pods that crash-loop, cannot pull or were rejected: not capacity, not in flight."""
+    rolling_out: bool = False
+    """The template changed and not every pod runs it yet."""
+    resizing: bool = False
+    """Some Ready pod has not yet shown the wanted live limits."""
+    live_resize: bool = True
+    """The engine can be resized live; otherwise a cap change is a rolling restart."""
+    external_scaler: str | None = None
+    """Field manager of something else that sets replicas."""
+
+
+class Reason(StrEnum):
+    """Why a decision is what it is: a closed set; each has its paragraph in docs/reasons.md."""
+
+    STEADY = "Steady"
+    IDLE = "Idle"
+    FIXED = "Fixed"
+    PAUSED = "Paused"
+    NO_OBJECTIVE = "NoObjective"
+    HOLD_METRICS_UNKNOWN = "HoldMetricsUnknown"
+    HOLD_RECOVERING = "HoldRecovering"
+    HOLD_ROLLOUT = "HoldRollout"
+    HOLD_STARTING = "HoldStarting"
+    HOLD_SETTLING = "HoldSettling"
+    HOLD_RESIZING = "HoldResizing"
+    HOLD_EXTERNAL_SCALER = "HoldExternalScaler"
+    HOLD_STABILIZING = "HoldStabilizing"
+    HOLD_SURVIVORS = "HoldSurvivors"
+    HOLD_EVIDENCE = "HoldEvidence"
+    HOLD_UNSCHEDULABLE = "HoldUnschedulable"
+    QUEUE_BOUND_RAISE_CAP = "QueueBoundRaiseCap"
+    QUEUE_BOUND_ADD_REPLICAS = "QueueBoundAddReplicas"
+    PREFILL_BOUND_ADD_REPLICAS = "PrefillBoundAddReplicas"
+    TPOT_LOWER_TOKEN_BUDGET = "TpotLowerTokenBudget"  # noqa: S105
+    TPOT_LOWER_CAP = "TpotLowerCap"
+    TPOT_ADD_REPLICAS = "TpotAddReplicas"
+    KV_PRESSURE_LOWER_CAP = "KvPressureLowerCap"
+    RELAX_TOKEN_BUDGET = "RelaxTokenBudget"  # noqa: S105
+    RESTORE_CAP = "RestoreCap"
+    SCALE_DOWN = "ScaleDown"
+    RELEASE_UNSCHEDULABLE = "ReleaseUnschedulable"
+    BACK_IN_BOUNDS = "BackInBounds"
+    AT_MAXIMUM = "AtMaximum"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Why the wanted change could not be made: the ScalingLimited condition, verbatim."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Value + reason + message. This one text is what condition, Event, log line and metric say."""
+
+    levers: Levers
+    reason: Reason
+    message: str
+    changed: tuple[Lever, ...] = ()
+    """Levers that differ from what is set now, empty for a hold."""
+    limited: Limit | None = None
+    inputs: Mapping[str, float] = field(default_factory=dict)
+    """The figures the decision rests on, by camelCase name, for status.lastDecision."""

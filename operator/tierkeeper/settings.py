@@ -1,0 +1,82 @@
+"""Every setting of the operator, with its unit and why one would change it. Read from TIERKEEPER_* variables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class Settings(BaseSettings):
+    """Settings of ``tierkeeper run``. Wrong values fail at start with the field, the value and the rule."""
+
+    model_config = SettingsConfigDict(env_prefix="TIERKEEPER_", frozen=True, extra="ignore")
+
+    prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
+    """Base URL of the Prometheus HTTP API that scrapes the pools."""
+
+    prometheus_token_file: str | None = None
+    """File with a bearer token, read anew for each request so that a rotated token is picked up."""
+
+    prometheus_timeout_seconds: float = Field(default=5.0, gt=0)
+    """Longest wait for one query. Must stay below the tick, so that a slow Prometheus costs one tick and no more."""
+
+    scrape_interval_seconds: int = Field(default=15, ge=1)
+    """How often Prometheus scrapes the pools. The shortest control window is 1 minute and needs four scrapes."""
+
+    tick_seconds: float = Field(default=15.0, gt=0)
+    """How often the SLO loop looks and decides. Deciding more often than the pools are scraped gains nothing."""
+
+    namespace_label: str = "namespace"
+    """Label under which Prometheus keeps the pod's namespace."""
+
+    tier_label: str = "tier"
+    """Label under which Prometheus keeps the pod's ``tierkeeper.dev/tier`` label (a PodMonitor writes ``tierkeeper_dev_tier``)."""
+
+    pod_label: str = "pod"
+    """Label under which Prometheus keeps the pod's name."""
+
+    watch_namespaces: Annotated[tuple[str, ...], NoDecode] = ()
+    """Namespaces to watch, comma-separated; empty: the whole cluster."""
+
+    resync_seconds: float = Field(default=600.0, gt=0)
+    """Every tier is reconciled at least this often, whatever the watch says."""
+
+    workers: int = Field(default=4, ge=1)
+    """How many tiers are reconciled at the same time; one tier never by two workers."""
+
+    status_interval_seconds: float = Field(default=60.0, ge=0)
+    """Numbers alone rewrite a tier's status at most this often; conditions and decisions are written at once."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    log_level: str = "INFO"
+    metrics_port: int = Field(default=9095, ge=0, le=65535)
+    health_port: int = Field(default=8080, ge=0, le=65535)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_namespaces(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(raw := values.get("watch_namespaces"), str):
+            values["watch_namespaces"] = tuple(part.strip() for part in raw.split(",") if part.strip())
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.prometheus_timeout_seconds >= self.tick_seconds:
+            raise ValueError(
+                f"prometheus_timeout_seconds ({self.prometheus_timeout_seconds:g}) must be below tick_seconds "
+                f"({self.tick_seconds:g}): lower TIERKEEPER_PROMETHEUS_TIMEOUT_SECONDS or raise TIERKEEPER_TICK_SECONDS"
+            )
+        if self.scrape_interval_seconds > 15:
+            raise ValueError(
+                f"scrape_interval_seconds ({self.scrape_interval_seconds}) must be at most 15: the shortest control "
+                "window is 60 s and a rate needs four scrapes in it; scrape the pools more often"
+            )
+        return self

@@ -1,0 +1,178 @@
+"""The values that flow from a metrics snapshot to an assessment. Seconds and plain counts throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tierkeeper.tier import TierKey
+
+
+class Sli(StrEnum):
+    """A service level indicator that a tier may promise."""
+
+    TTFT = "TTFT"
+    """Time to first token: arrival in the engine's front end to the first token, queueing included."""
+    TPOT = "TPOT"
+    """Time per output token of one request: decode time / (tokens - 1)."""
+
+
+class SignalState(StrEnum):
+    """Whether a signal may be believed. Only OK and NO_TRAFFIC may move anything; NO_TRAFFIC never scales up."""
+
+    OK = "Ok"
+    NO_TRAFFIC = "NoTraffic"
+    NO_DATA = "NoData"
+    STALE = "Stale"
+    AMBIGUOUS = "Ambiguous"
+    SOURCE_DOWN = "SourceDown"
+
+    @property
+    def known(self) -> bool:
+        return self in (SignalState.OK, SignalState.NO_TRAFFIC)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One element of an instant vector: labels, value (may be NaN or infinite), evaluation time in Unix seconds."""
+
+    labels: Mapping[str, str]
+    value: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A cumulative bucket: ``count`` observations were at most ``le`` seconds. ``le`` may be ``inf``."""
+
+    le: float
+    count: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Cumulative buckets in ascending order of ``le``, the last one at infinity; ``sum`` in seconds if known."""
+
+    buckets: tuple[Bucket, ...]
+    sum: float | None = None
+
+    @property
+    def total(self) -> float:
+        return self.buckets[-1].count if self.buckets else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """An error ratio with its bounds, each in [0, 1], ``lower <= point <= upper``.
+
+    ``lower`` is the optimistic reading (misses counted from the next higher bucket edge), ``upper`` the pessimistic
+    one. On an aligned threshold the three are equal.
+    """
+
+    lower: float
+    point: float
+    upper: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A latency quantile in seconds. ``at_or_above`` means it lies in the open top bucket: at least this much."""
+
+    seconds: float
+    at_or_above: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSli:
+    """What one look-back window says about one SLO."""
+
+    seconds: int
+    total: float
+    """Requests observed in the window."""
+    ratio: Ratio
+    burn: Ratio
+    """Error ratio / error budget, same bounds: 1 spends the budget exactly over its period."""
+
+
+@dataclass(frozen=True, slots=True)
+class SloAssessment:
+    """One promised SLO: is it kept, how fast does its budget burn, and can the figures be believed."""
+
+    sli: Sli
+    threshold_seconds: float
+    state: SignalState
+    reason: str
+    """CamelCase cause, e.g. NotANumber, NoSeries, WaitingForSamples, Timeout, AuthFailed; equals the state where it is Ok."""
+    message: str
+    metric: str | None = None
+    """Name of the histogram family in use."""
+    windows: tuple[WindowSli, ...] = ()
+    p50: Quantile | None = None
+    p95: Quantile | None = None
+    p99: Quantile | None = None
+    boundary_aligned: bool = True
+    nearest_aligned_seconds: tuple[float, ...] = ()
+    """Where not aligned: the bucket edges around the threshold."""
+    budget_left: float | None = None
+    """Share of the period's error budget still unspent (negative once overspent); None until it is known."""
+    burning: bool = False
+    """True when some pair of control windows burns above its factor (point estimate)."""
+    urgent: bool = False
+    """True when the fastest pair burns above its factor even by the optimistic bound."""
+    met: bool | None = None
+    """None while the data cannot tell."""
+
+    def window(self, seconds: int) -> WindowSli | None:
+        return next((w for w in self.windows if w.seconds == seconds), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What the pool is carrying, summed over its live pods. Rates are per second over the last minute unless named."""
+
+    running: float = 0.0
+    waiting: float = 0.0
+    waiting_floor: float = 0.0
+    """Lowest waiting count over the last minute: a queue that never emptied, not a blip."""
+    requests_per_second: float = 0.0
+    """First tokens per second: arrivals in a steady state; in overload read it beside ``waiting``."""
+    finished_per_second: float = 0.0
+    prompt_tokens_per_second: float = 0.0
+    generation_tokens_per_second: float = 0.0
+    rejected_per_second: float = 0.0
+    preemptions_per_second: float = 0.0
+    mean_queue_seconds: float | None = None
+    mean_prefill_seconds: float | None = None
+    mean_ttft_seconds: float | None = None
+    mean_prompt_tokens: float | None = None
+    mean_output_tokens: float | None = None
+    kv_cache_usage: float | None = None
+    """Highest share of KV blocks in use among the pods, in [0, 1]."""
+    requests_5m: float = 0.0
+    """Requests that got their first token within the last 5 minutes: the evidence behind a scale-down."""
+    observed_pods: int = 0
+    """Live pods with fresh series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """Everything the loop knows of one tier at one tick."""
+
+    key: TierKey
+    state: SignalState
+    """Worst state over the promised SLOs and the traffic signals."""
+    reason: str
+    message: str
+    slos: Mapping[Sli, SloAssessment] = field(default_factory=dict)
+    traffic: Traffic = Traffic()
+    clean_since: float | None = None
+    """Monotonic seconds since when every tick was known (OK or NO_TRAFFIC); None while it is not."""
+
+    @property
+    def ttft(self) -> SloAssessment | None:
+        return self.slos.get(Sli.TTFT)
+
+    @property
+    def tpot(self) -> SloAssessment | None:
+        return self.slos.get(Sli.TPOT)
