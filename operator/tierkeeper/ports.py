@@ -119,5 +119,5 @@ class EventType(StrEnum):
 
 
 class Recorder(Protocol):
-    async def record(self, key: TierKey, *, uid: str, type: EventType, reason: str, message: str) -> None:
+    async def record(self, key: TierKey, *, uid: str, event_type: EventType, reason: str, message: str) -> None:
         """Post an Event on a ServiceTier. Never raises: an Event is a courtesy, not a duty."""

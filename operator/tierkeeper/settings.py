@@ -38,7 +38,10 @@ class Settings(BaseSettings):
     """Label under which Prometheus keeps the pod's namespace."""
 
     tier_label: str = "tier"
-    """Label under which Prometheus keeps the pod's ``tierkeeper.dev/tier`` label (a PodMonitor writes ``tierkeeper_dev_tier``)."""
+    """Label under which Prometheus keeps the pod's ``tierkeeper.dev/tier`` label.
+
+    A PodMonitor with ``podTargetLabels`` writes ``tierkeeper_dev_tier``.
+    """
 
     pod_label: str = "pod"
     """Label under which Prometheus keeps the pod's name."""

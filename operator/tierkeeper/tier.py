@@ -126,7 +126,7 @@ class Engine:
 
     image: str
     version: tuple[int, int, int] | None
-    """vLLM release read from the image tag, or None where the tag does not tell (then ``engine.version`` in the API)."""
+    """vLLM release, from ``engine.version`` or the image tag; None where neither tells."""
     max_num_seqs: int
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
@@ -179,7 +179,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """The chosen few fields of a pod template that a platform team needs; Kubernetes' own shapes, as dicts and lists."""
+    """The few pod-template fields that a platform team needs; Kubernetes' own shapes, as dicts and lists."""
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()

@@ -103,7 +103,7 @@ class SloAssessment:
     threshold_seconds: float
     state: SignalState
     reason: str
-    """CamelCase cause, e.g. NotANumber, NoSeries, WaitingForSamples, Timeout, AuthFailed; equals the state where it is Ok."""
+    """CamelCase cause, e.g. NotANumber, NoSeries, WaitingForSamples, Timeout; the state's own name where it is Ok."""
     message: str
     metric: str | None = None
     """Name of the histogram family in use."""
