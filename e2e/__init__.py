@@ -1,1 +1,1 @@
-"""End-to-end support: a real local Kubernetes, images, engines and scenarios. Needs Linux and root; nothing here ships."""
+"""End-to-end support: a real local Kubernetes, images, engines and scenarios. Needs Linux; nothing here ships."""

@@ -1,8 +1,8 @@
 """Things that are slow to build, built once and kept by content.
 
-An artifact lives in `<cache>/<name>-<sha256[:16]>/`, where the hash covers everything it is built from; the cache folder is
-`$TIERKEEPER_CACHE`, else `$XDG_CACHE_HOME/tierkeeper`, else `~/.cache/tierkeeper`. Changing an input makes a new folder, so a cached
-artifact is never stale, and deleting the cache only costs time.
+An artifact lives in `<cache>/<name>-<sha256[:16]>/`, where the hash covers everything it is built from; the cache
+folder is `$TIERKEEPER_CACHE`, else `$XDG_CACHE_HOME/tierkeeper`, else `~/.cache/tierkeeper`. Changing an input makes
+a new folder, so a cached artifact is never stale, and deleting the cache only costs time.
 """
 
 import fcntl
@@ -40,9 +40,10 @@ def say(text: str) -> None:
 def content_key(inputs: Iterable[Input]) -> str:
     """Hash the inputs, in order: 16 hexadecimal digits.
 
-    A folder counts with its files' relative names, contents and executable bits (`__pycache__` aside); a file with its contents alone, so
-    that the same artifact has the same key wherever the repository lies. Every part is preceded by its length: ("ab", "c") and ("a", "bc") differ.
-    Raises FileNotFoundError for a path that does not exist.
+    A folder counts with its files' relative names, contents and executable bits (`__pycache__` aside); a file with
+    its contents alone, so that the same artifact has the same key wherever the repository lies. Every part is
+    preceded by its length: ("ab", "c") and ("a", "bc") differ. Raises FileNotFoundError for a path that does not
+    exist.
     """
     digest = hashlib.sha256()
     for part in inputs:
@@ -67,12 +68,15 @@ def _parts(part: Input) -> Iterator[tuple[str, bytes]]:
         yield "file", part.read_bytes()
 
 
-def cached(name: str, inputs: Iterable[Input], build: Callable[[Path], None], *, expected_seconds: int | None = None) -> Path:
+def cached(
+    name: str, inputs: Iterable[Input], build: Callable[[Path], None], *, expected_seconds: int | None = None
+) -> Path:
     """Return the folder of the artifact `name` for these inputs, building it first where it is missing.
 
-    `build` fills the empty folder it is given; that folder is renamed into place only when `build` returns, so an interrupted build leaves
-    nothing that looks finished (and nothing built may remember the path it was built at). Two processes that want the same artifact build
-    it once: the second waits. `expected_seconds` is told to the person who waits. Whatever `build` raises goes through.
+    `build` fills the empty folder it is given; that folder is renamed into place only when `build` returns, so an
+    interrupted build leaves nothing that looks finished (and nothing built may remember the path it was built at).
+    Two processes that want the same artifact build it once: the second waits. `expected_seconds` is told to the
+    person who waits. Whatever `build` raises goes through.
     """
     key = content_key(inputs)
     final = cache_dir() / f"{name}-{key}"
@@ -99,7 +103,8 @@ def cached(name: str, inputs: Iterable[Input], build: Callable[[Path], None], *,
 
 @contextmanager
 def locked(name: str, *, waiting_for: str) -> Iterator[None]:
-    """Hold an inter-process lock; says once what it waits for. The kernel drops it when the process ends, however it ends."""
+    """Hold an inter-process lock; says once what it waits for. The kernel drops it when the process ends, however it
+    ends."""
     folder = cache_dir() / ".locks"
     folder.mkdir(exist_ok=True)
     with (folder / f"{name}.lock").open("w") as file:
@@ -112,16 +117,29 @@ def locked(name: str, *, waiting_for: str) -> Iterator[None]:
 
 
 def run_logged(
-    command: Sequence[str | Path], *, log: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, tail: int = 30
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    tail: int = 30,
 ) -> None:
-    """Run a command with its output in `log`; `env` is added to the environment. Raises BuildError with the log's last lines."""
+    """Run a command with its output in `log`; `env` is added to the environment. Raises BuildError with the log's
+    last lines."""
     with log.open("ab") as output:
         try:
             code = subprocess.run(
-                command, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             ).returncode
         except FileNotFoundError as error:
-            raise BuildError(f"{command[0]}: not found; `make setup` as root installs what the end-to-end tests need") from error
+            raise BuildError(
+                f"{command[0]}: not found; `make setup` as root installs what the end-to-end tests need"
+            ) from error
     if code != 0:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-tail:])
         raise BuildError(f"`{' '.join(map(str, command))}` ended with exit code {code}:\n{end}")
@@ -138,18 +156,33 @@ def go_binary(
 ) -> Path:
     """Build one Go command from a pinned module and return the binary's path, `<artifact>/<name>`.
 
-    `module_dir` holds go.mod and go.sum (and the sources, for package "."); `package` may be any command of a required module, such as
-    "helm.sh/helm/v4/cmd/helm". `links` are further names beside the binary that point to it. The result is static and without paths of this machine,
-    so it runs in an empty image too; the machine's own GOPROXY and GOFLAGS are honoured. Raises BuildError.
+    `module_dir` holds go.mod and go.sum (and the sources, for package "."); `package` may be any command of a
+    required module, such as "helm.sh/helm/v4/cmd/helm". `links` are further names beside the binary that point to it.
+    The result is static and without paths of this machine, so it runs in an empty image too; the machine's own
+    GOPROXY and GOFLAGS are honoured. Raises BuildError.
     """
-    sources = sorted(path for path in module_dir.rglob("*") if path.suffix in {".go", ".mod", ".sum"} and path.is_file())
+    sources = sorted(
+        path for path in module_dir.rglob("*") if path.suffix in {".go", ".mod", ".sum"} and path.is_file()
+    )
     inputs: list[Input] = [package, ldflags, " ".join(links), _go_version()]
     for source in sources:
         inputs += [source.relative_to(module_dir).as_posix(), source]
 
     def build(folder: Path) -> None:
         flags = f"-s -w {ldflags}".strip()
-        command = ["nice", "-n", "5", "go", "build", "-mod=readonly", "-trimpath", f"-ldflags={flags}", "-o", folder / name, package]
+        command: list[str | Path] = [
+            "nice",
+            "-n",
+            "5",
+            "go",
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            f"-ldflags={flags}",
+            "-o",
+            folder / name,
+            package,
+        ]
         run_logged(command, log=folder / "build.log", cwd=module_dir, env={"CGO_ENABLED": "0", "GOWORK": "off"})
         for link in links:
             (folder / link).symlink_to(name)
@@ -161,4 +194,6 @@ def _go_version() -> str:
     try:
         return subprocess.check_output(["go", "env", "GOVERSION"], text=True, cwd="/").strip()
     except FileNotFoundError as error:
-        raise BuildError("go: not found; the end-to-end tests build Kubernetes from Go modules and need Go 1.26 on PATH") from error
+        raise BuildError(
+            "go: not found; the end-to-end tests build Kubernetes from Go modules and need Go 1.26 on PATH"
+        ) from error

@@ -1,4 +1,5 @@
-"""Container images without Docker: a Debian base from debootstrap, Dockerfiles through buildah, and single binaries packed by hand.
+"""Container images without Docker: a Debian base from debootstrap, Dockerfiles through buildah, and single binaries
+packed by hand.
 
 Every image is a cached docker-archive tar; `python -m e2e.cluster load TAR...` brings it into the cluster.
 """
@@ -25,7 +26,8 @@ def archive_name(folder: Path) -> Path:
 
 
 def debian_mirror(sources: str) -> str:
-    """The Debian mirror that this machine's apt uses, from the text of its sources (one-line or deb822); else Debian's own."""
+    """The Debian mirror that this machine's apt uses, from the text of its sources (one-line or deb822); else
+    Debian's own."""
     for line in sources.splitlines():
         words = line.split()
         if not words or words[0].startswith("#"):
@@ -37,9 +39,11 @@ def debian_mirror(sources: str) -> str:
 
 
 def base_image() -> Path:
-    """The base of the images built here, `localhost/tierkeeper/base:bookworm`: minimal Debian with python3 and libnuma1, ~275 MB.
+    """The base of the images built here, `localhost/tierkeeper/base:bookworm`: minimal Debian with python3 and
+    libnuma1, ~275 MB.
 
-    Returns its tar and makes sure that buildah knows it under its tag, so that a Dockerfile may say FROM it. Raises BuildError.
+    Returns its tar and makes sure that buildah knows it under its tag, so that a Dockerfile may say FROM it. Raises
+    BuildError.
     """
     mirror = debian_mirror(_apt_sources())
 
@@ -48,9 +52,20 @@ def base_image() -> Path:
         log = folder / "build.log"
         include = ",".join(BASE_PACKAGES)
         run_logged(["debootstrap", "--variant=minbase", f"--include={include}", "bookworm", root, mirror], log=log)
-        for useless in ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale"):
+        for useless in (
+            "var/cache/apt/archives",
+            "var/lib/apt/lists",
+            "usr/share/doc",
+            "usr/share/man",
+            "usr/share/locale",
+        ):
             subprocess.run(["find", root / useless, "-mindepth", "1", "-delete"], check=False)
-        _pack(archive_name(folder), tag=BASE_TAG, layer=_layer_of_folder(folder, root), config={"Cmd": ["bash"], "Env": [_PATH]})
+        _pack(
+            archive_name(folder),
+            tag=BASE_TAG,
+            layer=_layer_of_folder(folder, root),
+            config={"Cmd": ["bash"], "Env": [_PATH]},
+        )
         subprocess.run(["rm", "-rf", "--one-file-system", root, folder / "layer.tar"], check=True)
 
     archive = archive_name(cached("image-base", [mirror, *BASE_PACKAGES, "1"], build, expected_seconds=70))
@@ -62,23 +77,46 @@ def base_image() -> Path:
 
 
 def build_image(
-    tag: str, context: Path, dockerfile: Path, build_args: Mapping[str, str] | None = None, inputs: Iterable[Input] | None = None
+    tag: str,
+    context: Path,
+    dockerfile: Path,
+    build_args: Mapping[str, str] | None = None,
+    inputs: Iterable[Input] | None = None,
 ) -> Path:
     """Build a Dockerfile with buildah and return the image's tar.
 
-    The key covers the tag, the Dockerfile, the build arguments, the base image and `inputs`, which is what the Dockerfile copies from the context (default: the
-    whole context). buildah runs without a daemon and without its own network (RUN steps use the machine's), in a storage of its own
-    inside the cache, so no other tool's images are touched. Raises BuildError.
+    The key covers the tag, the Dockerfile, the build arguments, the base image and `inputs`, which is what the
+    Dockerfile copies from the context (default: the whole context). buildah runs without a daemon and without its own
+    network (RUN steps use the machine's), in a storage of its own inside the cache, so no other tool's images are
+    touched. Raises BuildError.
     """
     base = base_image()
     arguments = dict(sorted((build_args or {}).items()))
-    key: list[Input] = [tag, dockerfile, json.dumps(arguments), base.parent.name, *(inputs if inputs is not None else [context])]
+    key: list[Input] = [
+        tag,
+        dockerfile,
+        json.dumps(arguments),
+        base.parent.name,
+        *(inputs if inputs is not None else [context]),
+    ]
 
     def build(folder: Path) -> None:
         flags = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         log = folder / "build.log"
         with locked("buildah", waiting_for="another image build"):
-            _buildah("bud", "--isolation=chroot", "--pull-never", "--layers=false", *flags, "--tag", tag, "--file", dockerfile, context, log=log)
+            _buildah(
+                "bud",
+                "--isolation=chroot",
+                "--pull-never",
+                "--layers=false",
+                *flags,
+                "--tag",
+                tag,
+                "--file",
+                dockerfile,
+                context,
+                log=log,
+            )
             _buildah("push", "--quiet", tag, f"docker-archive:{archive_name(folder)}:{tag}", log=log)
             _buildah("rmi", "--force", tag, log=log)
 
@@ -87,9 +125,11 @@ def build_image(
 
 
 def binary_image(tag: str, files: Mapping[str, Path], entrypoint: Sequence[str], *, user: str = "65532:65532") -> Path:
-    """An image that holds nothing but the given static files (path in the image -> path here) and returns its tar; needs no buildah.
+    """An image that holds nothing but the given static files (path in the image -> path here) and returns its tar;
+    needs no buildah.
 
-    The certificate bundle of this machine comes along, since a Go program without one cannot speak TLS to anything public.
+    The certificate bundle of this machine comes along, since a Go program without one cannot speak TLS to anything
+    public.
     """
     described: list[Input] = [tag, user, *entrypoint]
     for target, source in sorted(files.items()):
@@ -100,7 +140,12 @@ def binary_image(tag: str, files: Mapping[str, Path], entrypoint: Sequence[str],
         with tarfile.open(layer, "w") as tar:
             for target, source in sorted({**files, **_certificates()}.items()):
                 _add_file(tar, target.lstrip("/"), source)
-        _pack(archive_name(folder), tag=tag, layer=layer, config={"Entrypoint": list(entrypoint), "User": user, "Env": [_PATH]})
+        _pack(
+            archive_name(folder),
+            tag=tag,
+            layer=layer,
+            config={"Entrypoint": list(entrypoint), "User": user, "Env": [_PATH]},
+        )
         layer.unlink()
 
     return archive_name(cached(f"image-{tag.rsplit('/', 1)[-1].replace(':', '-')}", described, build))
@@ -124,7 +169,18 @@ def _add_file(tar: tarfile.TarFile, name: str, source: Path) -> None:
 
 def _layer_of_folder(folder: Path, root: Path) -> Path:
     layer = folder / "layer.tar"
-    command = ["tar", "--numeric-owner", "--sort=name", "--mtime=@0", "--exclude=./dev/*", "-cf", layer, "-C", root, "."]
+    command: list[str | Path] = [
+        "tar",
+        "--numeric-owner",
+        "--sort=name",
+        "--mtime=@0",
+        "--exclude=./dev/*",
+        "-cf",
+        layer,
+        "-C",
+        root,
+        ".",
+    ]
     run_logged(command, log=folder / "build.log")
     return layer
 

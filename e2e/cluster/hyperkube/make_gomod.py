@@ -1,12 +1,15 @@
 """Move this module to another Kubernetes release: rewrite go.mod and go.sum here.
 
-k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with ./staging, a folder that no module proxy carries.
-The published k8s.io/* modules of the same release stand in for it: Kubernetes v1.36.4 is k8s.io/api v0.36.4, and so on.
+k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with ./staging, a folder that no module
+proxy carries. The published k8s.io/* modules of the same release stand in for it: Kubernetes v1.36.4 is k8s.io/api
+v0.36.4, and so on.
 
-Usage: python3 e2e/cluster/hyperkube/make_gomod.py v1.36.4 v1.14.2      (Kubernetes and CoreDNS; needs the Go module proxy)
+Usage: python3 e2e/cluster/hyperkube/make_gomod.py v1.36.4 v1.14.2      (Kubernetes and CoreDNS; needs the Go module
+proxy)
 
-Choose a CoreDNS release whose own go.mod asks for an etcd client and k8s.io/client-go no newer than that Kubernetes release does:
-the whole module builds with the newest version any part asks for, and the Kubernetes side must stay as it was released.
+Choose a CoreDNS release whose own go.mod asks for an etcd client and k8s.io/client-go no newer than that Kubernetes
+release does: the whole module builds with the newest version any part asks for, and the Kubernetes side must stay as
+it was released.
 """
 
 import json
@@ -48,7 +51,9 @@ def render(kubernetes: str, coredns: str, upstream: str) -> str:
 
 def main(kubernetes: str, coredns: str) -> None:
     """Fetch Kubernetes' go.mod through the module proxy, write ours, and let `go mod tidy` settle the rest."""
-    listed = subprocess.check_output(["go", "mod", "download", "-json", f"k8s.io/kubernetes@{kubernetes}"], text=True, cwd="/")
+    listed = subprocess.check_output(
+        ["go", "mod", "download", "-json", f"k8s.io/kubernetes@{kubernetes}"], text=True, cwd="/"
+    )
     upstream = Path(json.loads(listed)["GoMod"]).read_text()
     (HERE / "go.sum").unlink(missing_ok=True)
     (HERE / "go.mod").write_text(render(kubernetes, coredns, upstream))

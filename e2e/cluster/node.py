@@ -1,0 +1,76 @@
+"""A node: its bridge, containerd, kubelet and kube-proxy, and the GPUs that the scheduler is told about."""
+
+import json
+import subprocess
+
+from e2e.cluster import configs, host
+from e2e.cluster.controlplane import Component, kubeconfig_of
+from e2e.cluster.kubectl import KubectlCall
+from e2e.cluster.layout import Layout, Node
+from e2e.cluster.processes import Daemon, start
+from e2e.cluster.waits import wait_for
+
+GPU = "nvidia.com/gpu"
+
+
+def create_bridge(node: Node) -> None:
+    """The bridge must carry the node's address before anything binds to it, and before the kubelet registers without
+    an InternalIP."""
+    host.run("ip", "link", "add", node.bridge, "type", "bridge")
+    host.run("ip", "address", "add", f"{node.address}/24", "dev", node.bridge)
+    host.run("ip", "link", "set", node.bridge, "up")
+
+
+def start_runtime(node: Node, layout: Layout) -> None:
+    """Start containerd and wait for its socket. Needs nothing of the control plane."""
+    for folder in ("cni", "ipam", "pod-logs", "volume-plugins", "kubelet"):
+        (node.folder / folder).mkdir(parents=True, exist_ok=True)
+    (node.folder / "containerd.toml").write_text(configs.containerd_toml(node))
+    (node.folder / "cni" / "10-bridge.conflist").write_text(configs.as_text(configs.cni_conflist(node)))
+    name = node.component("containerd")
+    running = start(Daemon(name, ("containerd", "--config", str(node.folder / "containerd.toml"))), layout)
+    wait_for("containerd", lambda: runtime_answers(node), timeout=30, log=layout.log(name), alive=lambda: running.alive)
+
+
+def runtime_answers(node: Node) -> bool:
+    return (
+        node.socket.exists()
+        and subprocess.run(["ctr", "-a", str(node.socket), "version"], capture_output=True).returncode == 0
+    )
+
+
+def start_agents(node: Node, layout: Layout, component: Component, *, dns_address: str) -> None:
+    """Start the kubelet and kube-proxy. The kubelet registers the node by itself."""
+    kubelet_file, proxy_file = layout.config / f"{node.name}-kubelet.json", layout.config / f"{node.name}-proxy.json"
+    kubelet_file.write_text(configs.as_text(configs.kubelet_configuration(node, layout, dns_address=dns_address)))
+    proxy_file.write_text(configs.as_text(configs.proxy_configuration(node, kubeconfig_of(layout, "kube-proxy"))))
+    kubelet = (
+        str(component("kubelet")),
+        f"--config={kubelet_file}",
+        f"--kubeconfig={kubeconfig_of(layout, node.name)}",
+        f"--hostname-override={node.name}",
+        f"--node-ip={node.address}",
+        f"--root-dir={node.folder / 'kubelet'}",
+    )
+    start(Daemon(node.component("kubelet"), kubelet), layout)
+    start(Daemon(node.component("kube-proxy"), (str(component("kube-proxy")), f"--config={proxy_file}")), layout)
+
+
+def set_gpus(node: Node, kubectl: KubectlCall, count: int) -> None:
+    """Tell the scheduler that the node has so many GPUs: an extended resource, patched as Kubernetes documents it.
+
+    The kubelet leaves resources it does not manage alone, so the number stays over its restarts.
+    """
+    patch = [{"op": "add", "path": f"/status/capacity/{GPU.replace('/', '~1')}", "value": str(count)}]
+    kubectl("patch", "node", node.name, "--subresource=status", "--type=json", "-p", json.dumps(patch))
+
+
+def gpus(node: Node, kubectl: KubectlCall) -> int:
+    """How many GPUs the scheduler may hand out on the node."""
+    document = json.loads(kubectl("get", "node", node.name, "-o", "json"))
+    return int(document["status"].get("allocatable", {}).get(GPU, "0"))
+
+
+def is_ready(node: Node, kubectl: KubectlCall) -> bool:
+    query = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    return kubectl("get", "node", node.name, "--ignore-not-found", "-o", query) == "True"

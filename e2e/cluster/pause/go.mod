@@ -1,0 +1,3 @@
+module tierkeeper.dev/e2e/pause
+
+go 1.26.0
