@@ -1,0 +1,39 @@
+"""Go programs besides Kubernetes, each built once from its pinned module: Helm 4, Helm 3, Prometheus and promtool."""
+
+from pathlib import Path
+
+from e2e.artifacts import go_binary
+
+HERE = Path(__file__).parent
+PROMETHEUS_VERSION = "3.16.0"  # module version v0.316.0
+
+# Of 27 service discoveries only Kubernetes' is used; the others bring the SDK of every cloud.
+_PROMETHEUS_TAGS = ("remove_all_sd", "enable_kubernetes_sd")
+_PROMETHEUS_LDFLAGS = f"-X github.com/prometheus/common/version.Version={PROMETHEUS_VERSION}"
+
+
+def helm4() -> Path:
+    """The Helm 4 binary; raises BuildError."""
+    return go_binary("helm4", HERE / "helm4", "helm.sh/helm/v4/cmd/helm", expected_seconds=190)
+
+
+def helm3() -> Path:
+    """The Helm 3 binary; raises BuildError."""
+    return go_binary("helm3", HERE / "helm3", "helm.sh/helm/v3/cmd/helm", expected_seconds=80)
+
+
+def prometheus() -> Path:
+    """The Prometheus 3 server, without the assets of its web UI (its API is complete); raises BuildError."""
+    return _prometheus("prometheus")
+
+
+def promtool() -> Path:
+    """promtool of the same release: checks configuration and rules; raises BuildError."""
+    return _prometheus("promtool")
+
+
+def _prometheus(name: str) -> Path:
+    package = f"github.com/prometheus/prometheus/cmd/{name}"
+    return go_binary(
+        name, HERE / "prometheus", package, ldflags=_PROMETHEUS_LDFLAGS, tags=_PROMETHEUS_TAGS, expected_seconds=200
+    )
