@@ -132,13 +132,14 @@ def binary_image(tag: str, files: Mapping[str, Path], entrypoint: Sequence[str],
     public.
     """
     described: list[Input] = [tag, user, *entrypoint]
-    for target, source in sorted(files.items()):
+    contents = {**files, **_certificates()}
+    for target, source in sorted(contents.items()):
         described += [target, source]
 
     def build(folder: Path) -> None:
         layer = folder / "layer.tar"
         with tarfile.open(layer, "w") as tar:
-            for target, source in sorted({**files, **_certificates()}.items()):
+            for target, source in sorted(contents.items()):
                 _add_file(tar, target.lstrip("/"), source)
         _pack(
             archive_name(folder),
