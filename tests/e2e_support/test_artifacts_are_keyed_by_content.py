@@ -1,7 +1,6 @@
 """An artifact is built once for its inputs, and again only when they change."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from e2e.artifacts import BuildError, cache_dir, cached, content_key, run_logged
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TIERKEEPER_CACHE", str(tmp_path / "cache"))
-    yield tmp_path / "cache"
+    return tmp_path / "cache"
 
 
 def tree(folder: Path, **files: str) -> Path:
@@ -67,8 +66,8 @@ def test_the_same_inputs_build_once() -> None:
 
 
 def test_other_inputs_build_beside_it() -> None:
-    first = cached("thing", ["x"], lambda folder: None)
-    second = cached("thing", ["y"], lambda folder: None)
+    first = cached("thing", ["x"], lambda _: None)
+    second = cached("thing", ["y"], lambda _: None)
     assert {first.parent, second.parent} == {cache_dir()}
     assert first != second
 
@@ -81,14 +80,14 @@ def test_a_failed_build_leaves_nothing_that_looks_finished() -> None:
     with pytest.raises(BuildError):
         cached("thing", ["x"], fail)
     assert [path.name for path in cache_dir().iterdir() if path.name != ".locks"] == []
-    assert not (cached("thing", ["x"], lambda folder: None) / "half").exists()
+    assert not (cached("thing", ["x"], lambda _: None) / "half").exists()
 
 
 def test_what_a_killed_build_left_is_not_in_the_next_one() -> None:
     left = cache_dir() / f".building-thing-{content_key(['x'])}"
     left.mkdir()
     (left / "half").write_text("half")
-    assert list(cached("thing", ["x"], lambda folder: None).iterdir()) == []
+    assert list(cached("thing", ["x"], lambda _: None).iterdir()) == []
 
 
 def test_two_builders_at_once_build_once() -> None:
