@@ -1,0 +1,86 @@
+"""What every API model shares: camelCase names, frozen values, rules across fields, a dump in plain JSON types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+BROKEN_RULES = "broken_rules"
+"""Type of the pydantic error that carries broken rules in its context."""
+
+Int = Annotated[int, Field(strict=True)]
+"""A whole number: neither a bool, a float nor a text with digits passes, as with the API server."""
+
+Bool = StrictBool
+
+AnyObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+"""A part of another Kubernetes object, taken as it is: its own API checks it when the pool is applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A constraint over more than one field, said twice: once for the API server, once for files and stored objects.
+
+    The two forms stand side by side and every test case of the contract runs through both.
+    """
+
+    cel: str
+    """CEL expression over ``self`` that must be true."""
+    message: str
+    """What must hold, and what to change."""
+    found: str
+    """CEL expression of type string: the values that break the rule."""
+    broken: Callable[[Any], str | None]
+    """The same over the model: the values that break the rule, or None where it holds."""
+    field: str = ""
+    """Path below the object that carries the rule, in API spelling, to which the error points."""
+
+    @property
+    def validation(self) -> dict[str, str]:
+        """The entry of ``x-kubernetes-validations``; so ``message`` holds neither double quotes nor backslashes."""
+        entry = {
+            "rule": self.cel,
+            "message": self.message,
+            "messageExpression": f'"{self.message} (found " + {self.found} + ")"',
+        }
+        if self.field:
+            entry["fieldPath"] = "." + self.field
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that does not hold, with the values found."""
+
+    rule: Rule
+    found: str
+
+
+class ApiModel(BaseModel):
+    """Base of all API models. Unknown fields are ignored; callers that read files pass ``extra="forbid"``."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        frozen=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
+    )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _obey_rules(self) -> Self:
+        broken = [Broken(rule, found) for rule in self.rules if (found := rule.broken(self)) is not None]
+        if broken:
+            raise PydanticCustomError(BROKEN_RULES, "rules do not hold", {"broken": broken})
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types with camelCase keys; what is None is absent."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
