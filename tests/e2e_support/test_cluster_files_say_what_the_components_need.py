@@ -128,7 +128,7 @@ def test_every_package_has_a_command_that_proves_it() -> None:
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "PROOFS", {**host.PROOFS, "runc": "no-such-command-here"})
-    monkeypatch.setattr(host.os, "geteuid", lambda: 0)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr(host, "packages", lambda: ["runc"])
     with pytest.raises(ClusterError, match="apt-get install -y --no-install-recommends runc"):
         host.require_root_and_packages()

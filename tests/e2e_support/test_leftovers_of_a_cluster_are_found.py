@@ -56,7 +56,7 @@ def test_the_bridge_and_its_ports_are_ours_and_other_bridges_are_not() -> None:
 
 
 def test_only_kube_proxy_tables_are_removed() -> None:
-    tables = [{"metainfo": {"version": "1.0.6"}}]
+    tables: list[dict[str, object]] = [{"metainfo": {"version": "1.0.6"}}]
     tables += [
         {"table": {"family": f, "name": n, "handle": 1}}
         for f, n in (("ip", "kube-proxy"), ("inet", "filter"), ("ip6", "kube-proxy"))
