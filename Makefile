@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## Create the virtual environment with pinned, hashed packages (and, as root, the Debian packages of the cluster)
+setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the cluster's Debian packages
 	@$(PY) -m e2e.cluster packages --install
 
 $(STAMP): requirements-dev.txt pyproject.toml
@@ -33,4 +33,16 @@ lint: $(STAMP) ## Check style, types and import contracts
 unit: $(STAMP) ## Run the tests that need no cluster (under a minute)
 	.venv/bin/pytest -m "not e2e" -q
 
-.PHONY: help setup lock generate lint unit
+e2e: setup ## Run the scenarios on the real local cluster (started if it is down, left up)
+	$(PY) -m e2e.cluster up
+	.venv/bin/pytest e2e/scenarios tests -m e2e -q -s -p no:randomly
+
+test: setup lint unit e2e ## Everything, as CI runs it: lint, unit tests, the real cluster and its scenarios, the demo
+
+demo: setup ## Watch three tiers keep their promises under recorded traffic (DEMO_OPERATOR=off: without the operator)
+	$(PY) -m e2e.demo --operator $(or $(DEMO_OPERATOR),on)
+
+down: ## End the local cluster and leave nothing behind
+	$(PY) -m e2e.cluster down
+
+.PHONY: help setup lock generate lint unit e2e test demo down

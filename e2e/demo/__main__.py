@@ -1,0 +1,193 @@
+"""``python -m e2e.demo``: the whole story, from an empty machine to a picture and a verdict."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import Cluster, ClusterError
+from e2e.demo import checks, picture
+from e2e.demo.checks import Check
+from e2e.demo.story import ACTS, GOLD_RECOVERY_SECONDS, NAMESPACE, PROMISES, TIERS, starts, total_seconds
+from e2e.demo.table import Screen
+from e2e.demo.tiers import demo_documents
+from e2e.demo.timeline import Timeline, Watcher
+from e2e.load.plan import LoadPlan, Phase, TargetPlan
+from e2e.load.report import LoadReport, Status, percentile
+from e2e.load.runner import run
+from e2e.load.trace import Trace
+from e2e.platform import OPERATOR_NAMESPACE, RELEASE, install_operator, install_prometheus, load
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
+PORT = 8000
+
+#: The recording's lengths, capped so that an answer fits into an act: its P90 is 422 output and 2,600 prompt tokens.
+MAX_OUTPUT_TOKENS, MAX_PROMPT_TOKENS = 192, 2048
+
+
+def say(text: str) -> None:
+    print(f"\033[1m▸ {text}\033[0m" if sys.stdout.isatty() else f"▸ {text}", flush=True)
+
+
+def prepare(cluster: Cluster) -> None:
+    """Cluster, Prometheus, operator, tiers; returns once every tier is Ready."""
+    say("a real Kubernetes on this machine")
+    cluster.up()
+    say("images: the operator, the vLLM-shaped engine")
+    load(cluster, ["engine"])
+    say("Prometheus, and the operator by Helm")
+    install_prometheus(cluster)
+    install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
+    say("kubectl apply -f examples/ (with this machine's engine and sizes: build/demo/tiers.yaml)")
+    documents = demo_documents()
+    out = ROOT / "build/demo/tiers.yaml"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(documents, encoding="utf-8")
+    cluster.kubectl("apply", "-f", str(out))
+    say("waiting until every tier is Ready")
+    cluster.kubectl(
+        "wait", "-n", NAMESPACE, "servicetier", "--all", "--for=condition=Ready", "--timeout=180s", timeout=200
+    )
+    print(cluster.kubectl("get", "servicetiers", "-n", NAMESPACE))
+
+
+def load_plan(cluster: Cluster) -> LoadPlan:
+    targets = []
+    for tier in TIERS:
+        ip = cluster.kubectl("get", "svc", "-n", NAMESPACE, f"{tier}-pool", "-o", "jsonpath={.spec.clusterIP}")
+        phases = [
+            Phase(
+                duration_s=act.seconds,
+                rate_per_s=act.rates[tier],
+                max_output_tokens=MAX_OUTPUT_TOKENS,
+                max_prompt_tokens=MAX_PROMPT_TOKENS,
+                name=act.name,
+            )
+            for act in ACTS
+        ]
+        targets.append(TargetPlan(name=tier, url=f"http://{ip.strip()}:{PORT}", model=tier, phases=phases))
+    return LoadPlan(trace=Trace.read(TRACE), targets=targets, seed=7)
+
+
+def drive(cluster: Cluster) -> tuple[LoadReport, Timeline]:
+    """Send the traffic and watch."""
+    plan, timeline = load_plan(cluster), Timeline()
+    report = LoadReport.for_targets(TIERS)
+    watcher = Watcher(
+        [str(cluster.kubectl_binary), "--kubeconfig", str(cluster.kubeconfig)], namespace=NAMESPACE, timeline=timeline
+    )
+    try:
+        with Screen(timeline) as screen:
+            asyncio.run(run(plan, report=report, on_second=screen.show))
+    finally:
+        watcher.stop()
+    return report, timeline
+
+
+def series_of(report: LoadReport, tier: str, *, step: int = 5, width: int = 20) -> picture.Series:
+    """The client's P99 over sliding windows of ``width`` seconds."""
+    records = report.targets[tier]
+    at = [float(t) for t in range(step, total_seconds() + 1, step)]
+    columns: dict[str, list[float | None]] = {}
+    for signal in ("ttft", "tpot"):
+        values = [percentile(records.latencies(signal, since=t - width, until=t), 0.99) for t in at]
+        columns[signal] = [None if v is None else v * 1000 for v in values]
+    return picture.Series(at, columns["ttft"], columns["tpot"])
+
+
+def attainment(report: LoadReport, tier: str, *, since: float = 0.0, until: float = float("inf")) -> float | None:
+    promise = PROMISES[tier]
+    value = report.targets[tier].attainment(ttft_ms=promise.ttft_ms, tpot_ms=promise.tpot_ms, since=since, until=until)
+    return None if value is None else round(value, 4)
+
+
+def verdict(cluster: Cluster, report: LoadReport, timeline: Timeline) -> list[Check]:
+    """The demo's checks over what was seen."""
+    step = starts()["step on Gold"]
+    quiet = starts()["quiet"]
+    resizes, slowest = checks.live_resizes(timeline, "gold")
+    up, down = checks.scaled(timeline, "gold")
+    audit = cluster.audit_log.read_text(encoding="utf-8").splitlines()
+    cut = sum(report.targets[tier].count(Status.CUT) for tier in TIERS)
+    return [
+        checks.at_least("platinum_isolated", attainment(report, "platinum"), 0.99),
+        checks.at_least("gold", attainment(report, "gold", since=step + GOLD_RECOVERY_SECONDS, until=quiet), 0.99),
+        checks.at_least("gold_live_resizes", resizes, 1),
+        checks.at_most("max_apply_seconds", slowest, 5.0),
+        checks.is_zero("pods_restarted", timeline.restarts()),
+        checks.is_zero("streams_cut", cut),
+        checks.is_true("gold_scaled_up", up),
+        checks.is_true("gold_scaled_down", down),
+        checks.is_true("final_conditions", checks.all_ready(timeline.tiers.values())),
+        checks.is_zero("writes_to_spec", checks.writes_by_operator(audit, resource="servicetiers")),
+        checks.is_zero("finalizers", checks.footprint(timeline.tiers.values())),
+    ]
+
+
+def summary(
+    report: LoadReport, timeline: Timeline, results: list[Check], *, operator: str, began: float
+) -> dict[str, Any]:
+    return {
+        "operator": operator,
+        "passed": all(check.ok for check in results),
+        "seconds": round(time.monotonic() - began, 1),
+        "checks": {check.name: {"value": check.value, "wanted": check.wanted, "ok": check.ok} for check in results},
+        "attainment": {tier: attainment(report, tier) for tier in TIERS},
+        "decisions": [asdict(mark) for mark in timeline.marks],
+        "load": {name: records.summary() for name, records in report.targets.items()},
+    }
+
+
+def tell(result: dict[str, Any], out: Path) -> None:
+    for name, check in result["checks"].items():
+        print(f"  {'✓' if check['ok'] else '✗'} {name:20} {check['value']!s:>8}   wanted {check['wanted']}")
+    other = out.with_name("summary-off.json" if result["operator"] == "on" else "summary.json")
+    if other.exists():
+        before = json.loads(other.read_text(encoding="utf-8"))
+        print(
+            f"  Gold's attainment over the whole run: {result['attainment']['gold']:.2%} with the operator "
+            f"{result['operator']}, {before['attainment']['gold']:.2%} with it {before['operator']}"
+        )
+    print(f"  {out}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
+    parser.add_argument(
+        "--operator", choices=("on", "off"), default="on", help="off: stop the operator before the traffic starts"
+    )
+    options = parser.parse_args(arguments)
+    began, cluster = time.monotonic(), Cluster()
+    try:
+        prepare(cluster)
+        if options.operator == "off":
+            say("operator off: from here on nobody keeps the promises")
+            cluster.kubectl("scale", "-n", OPERATOR_NAMESPACE, f"deployment/{RELEASE}", "--replicas=0")
+        say(f"traffic: {total_seconds()} s of the Azure 2023 conversation trace")
+        report, timeline = drive(cluster)
+        if options.operator == "off":
+            cluster.kubectl("scale", "-n", OPERATOR_NAMESPACE, f"deployment/{RELEASE}", "--replicas=1")
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    results = verdict(cluster, report, timeline)
+    suffix = "" if options.operator == "on" else "-off"
+    out = ROOT / f"build/demo/summary{suffix}.json"
+    result = summary(report, timeline, results, operator=options.operator, began=began)
+    out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    series = {tier: series_of(report, tier) for tier in TIERS}
+    title = "Three tiers, one burst, one step" + ("" if options.operator == "on" else " (operator off)")
+    picture.draw(series, timeline, title=title, out=ROOT / f"build/demo/timeline{suffix}.svg")
+    tell(result, out)
+    return 0 if result["passed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

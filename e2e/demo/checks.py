@@ -1,0 +1,88 @@
+"""The demo's own checks. Each is a value beside what is wanted, so that a failure reads as one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.demo.timeline import Timeline
+
+OPERATOR_USER = "system:serviceaccount:tierkeeper-system:tierkeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    value: Any
+    wanted: str
+    ok: bool
+
+
+def at_least(name: str, value: float | None, floor: float) -> Check:
+    return Check(name, value, f">= {floor:g}", value is not None and value >= floor)
+
+
+def at_most(name: str, value: float | None, ceiling: float) -> Check:
+    return Check(name, value, f"<= {ceiling:g}", value is not None and value <= ceiling)
+
+
+def is_true(name: str, value: bool) -> Check:
+    return Check(name, value, "true", value)
+
+
+def is_zero(name: str, value: int) -> Check:
+    return Check(name, value, "0", value == 0)
+
+
+def scaled(timeline: Timeline, tier: str) -> tuple[bool, bool]:
+    """Did the tier's Ready replicas rise above their start, and did they come down from their peak afterwards?"""
+    ready = [s.ready for s in timeline.of(tier)]
+    if not ready:
+        return False, False
+    peak = max(ready)
+    return peak > ready[0], ready[-1] < peak and peak > ready[0]
+
+
+def writes_by_operator(audit_lines: Iterable[str], *, resource: str, subresource: str = "") -> int:
+    """Writes the operator made to a resource, from the API server's audit log (one JSON object a line).
+
+    ``subresource=""`` counts writes to the object itself: ``spec`` and metadata, never the status subresource.
+    """
+    count = 0
+    for line in audit_lines:
+        event = json.loads(line)
+        reference = event.get("objectRef", {})
+        count += (
+            event.get("stage") == "ResponseComplete"
+            and event.get("user", {}).get("username") == OPERATOR_USER
+            and event.get("verb") in ("create", "update", "patch", "delete")
+            and reference.get("resource") == resource
+            and reference.get("subresource", "") == subresource
+        )
+    return count
+
+
+def footprint(tiers: Iterable[dict[str, Any]]) -> int:
+    """Finalizers and annotations of ours on the users' objects."""
+    count = 0
+    for tier in tiers:
+        metadata = tier["metadata"]
+        count += len(metadata.get("finalizers", []))
+        count += sum("tierkeeper" in key or "kopf" in key for key in metadata.get("annotations", {}))
+    return count
+
+
+def all_ready(tiers: Iterable[dict[str, Any]]) -> bool:
+    statuses = [
+        {c["type"]: c["status"] for c in tier.get("status", {}).get("conditions", [])}.get("Ready") for tier in tiers
+    ]
+    return bool(statuses) and all(status == "True" for status in statuses)
+
+
+def live_resizes(timeline: Timeline, tier: str) -> tuple[int, float | None]:
+    """How many live resizes the operator confirmed on every pod, and the slowest of those seen, in seconds."""
+    samples = timeline.of(tier)
+    seen = [s.last_apply_seconds for s in samples if s.last_apply_seconds is not None]
+    return max((s.resizes for s in samples), default=0), max(seen, default=None)

@@ -1,0 +1,61 @@
+"""The demo's story: what traffic each tier gets, and when.
+
+Rates are for the engine profile ``demo`` (a step takes tens of milliseconds), so that two cores carry every engine and
+their clients. One Gold replica at its starting cap of 16 carries about 1.6 requests a second: 16 sequences make a step
+of 40 ms plus prefill, and a request of 150 output tokens stays 16 / (16 / (150 x 0.045)) = 7 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NAMESPACE = "llm"
+TIERS = ("platinum", "gold", "standard")
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Thresholds of a tier in milliseconds; None: the tier does not promise it."""
+
+    ttft_ms: int | None
+    tpot_ms: int | None
+
+
+PROMISES = {
+    "platinum": Promise(ttft_ms=500, tpot_ms=50),
+    "gold": Promise(ttft_ms=1500, tpot_ms=100),
+    "standard": Promise(ttft_ms=None, tpot_ms=None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One phase of the story: its length in seconds and each tier's rate in requests per second."""
+
+    name: str
+    seconds: int
+    rates: dict[str, float]
+
+
+ACTS = (
+    Act("steady", 40, {"platinum": 0.8, "gold": 1.0, "standard": 0.8}),
+    Act("burst on Standard", 45, {"platinum": 0.8, "gold": 1.0, "standard": 3.2}),
+    Act("step on Gold", 110, {"platinum": 0.8, "gold": 4.0, "standard": 0.8}),
+    Act("quiet", 80, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
+)
+
+#: Seconds after the step on Gold within which the pool may miss its promise: evidence, a live resize, new replicas.
+GOLD_RECOVERY_SECONDS = 60
+
+
+def total_seconds() -> int:
+    return sum(act.seconds for act in ACTS)
+
+
+def starts() -> dict[str, int]:
+    """Second at which each act starts."""
+    at, out = 0, {}
+    for act in ACTS:
+        out[act.name] = at
+        at += act.seconds
+    return out

@@ -1,0 +1,78 @@
+"""A steady pool costs the API server nothing: no write, no Event, no mark on the user's object.
+
+The steady tiers are set up once, left alone while the other scenarios run, and judged at the end (this file sorts last
+among those that share the session; the judge waits until five minutes have passed).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.demo.checks import OPERATOR_USER
+from e2e.scenarios.kit import Kit, changed, tier
+
+STEADY_SECONDS = 300
+NAMESPACE = "e2e-steady"
+
+
+@pytest.fixture(scope="session")
+def steady(platform: Cluster) -> Iterator[tuple[Kit, float]]:
+    """Three tiers at rest; the wall time since when they are."""
+    kit = Kit(platform, NAMESPACE)
+    kit.create_namespace()
+    kit.apply(tier("alpha"), changed(tier("beta"), "spec.scaling.mode", "Fixed"), tier("gamma"))
+    kit.until_ready("alpha", "beta", "gamma")
+    for name in ("alpha", "beta", "gamma"):
+        kit.until_condition(name, "MetricsAvailable", "True", seconds=90)
+    time.sleep(20)  # the first minute's numbers settle: from no samples to no traffic
+    yield kit, time.time()
+    kit.delete_namespace()
+
+
+def writes_since(lines: list[str], since: str, namespace: str) -> list[dict[str, Any]]:
+    """The operator's writes in a namespace, from the audit log."""
+    found = []
+    for line in lines:
+        event = json.loads(line)
+        if (
+            event.get("stage") == "ResponseComplete"
+            and event.get("user", {}).get("username") == OPERATOR_USER
+            and event.get("verb") in ("create", "update", "patch", "delete")
+            and event.get("objectRef", {}).get("namespace") == namespace
+            and event["requestReceivedTimestamp"] > since
+        ):
+            found.append(event)
+    return found
+
+
+@pytest.mark.e2e
+def test_steady_tiers_are_set_up(steady: tuple[Kit, float]):
+    kit, _ = steady
+    assert len(kit.list("servicetiers")) == 3
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(STEADY_SECONDS + 200)
+def test_zz_five_steady_minutes_pass_without_a_write_an_event_or_a_mark(steady: tuple[Kit, float]):
+    kit, began = steady
+    time.sleep(max(0.0, began + STEADY_SECONDS - time.time()))
+    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(began))
+    lines = kit.cluster.audit_log.read_text(encoding="utf-8").splitlines()
+    writes = writes_since(lines, since, NAMESPACE)
+    shown = [
+        (w["verb"], w["objectRef"]["resource"], w["objectRef"].get("subresource"), w["objectRef"]["name"])
+        for w in writes
+    ]
+    print(f"operator writes in {time.time() - began:.0f} s: {shown}")
+    assert shown == []
+    events = [e for name in ("alpha", "beta", "gamma") for e in kit.events(name)]
+    assert [e for e in events if e["metadata"]["creationTimestamp"] > since] == []
+    for obj in kit.list("servicetiers"):
+        assert "finalizers" not in obj["metadata"]
+        assert set(obj["metadata"]["annotations"]) == {"kubectl.kubernetes.io/last-applied-configuration"}

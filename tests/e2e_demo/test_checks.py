@@ -1,0 +1,88 @@
+"""The demo's checks can fail: each is shown a run that must not pass."""
+
+import json
+from typing import Any
+
+from e2e.demo import checks
+from e2e.demo.timeline import Timeline, objects_in
+
+
+def tier(
+    name: str = "gold", *, ready: int = 1, cap: int = 16, resizes: int = 0, apply_ms: int | None = None
+) -> dict[str, Any]:
+    status: dict[str, Any] = {
+        "replicas": {"ready": ready, "desired": ready},
+        "maxNumSeqs": {"desired": cap},
+        "liveResize": {"count": resizes},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "lastDecision": {"reason": "Steady", "message": "nothing to do"},
+    }
+    if apply_ms is not None:
+        status["liveResize"]["lastApplyMilliseconds"] = apply_ms
+    return {"metadata": {"name": name}, "status": status}
+
+
+def timeline(*tiers: dict[str, Any]) -> Timeline:
+    result = Timeline()
+    for second, obj in enumerate(tiers):
+        result.add_tier(obj, at=float(second))
+    return result
+
+
+def audit(**change: Any) -> str:
+    event = {
+        "stage": "ResponseComplete",
+        "verb": "patch",
+        "user": {"username": checks.OPERATOR_USER},
+        "objectRef": {"resource": "servicetiers"},
+    }
+    return json.dumps(event | change)
+
+
+def test_up_and_down_needs_a_peak_above_the_start_and_an_end_below_the_peak():
+    assert checks.scaled(timeline(tier(ready=1), tier(ready=3), tier(ready=2)), "gold") == (True, True)
+    assert checks.scaled(timeline(tier(ready=1), tier(ready=3)), "gold") == (True, False)
+    assert checks.scaled(timeline(tier(ready=2), tier(ready=1)), "gold") == (False, False)
+    assert checks.scaled(timeline(), "gold") == (False, False)
+
+
+def test_a_write_to_the_object_counts_and_a_write_to_its_status_does_not():
+    status = audit(objectRef={"resource": "servicetiers", "subresource": "status"})
+    somebody = audit(user={"username": "admin"})
+    read = audit(verb="get")
+    assert checks.writes_by_operator([audit(), status, somebody, read], resource="servicetiers") == 1
+
+
+def test_finalizers_and_our_annotations_are_footprints_and_kubectls_own_is_not():
+    clean = {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}}
+    dirty = {"metadata": {"finalizers": ["x/y"], "annotations": {"tierkeeper.dev/seen": "1"}}}
+    assert checks.footprint([clean]) == 0
+    assert checks.footprint([clean, dirty]) == 2
+
+
+def test_the_slowest_live_resize_seen_is_the_one_that_counts():
+    seen = timeline(tier(), tier(cap=24, resizes=1, apply_ms=4200), tier(cap=32, resizes=2, apply_ms=900))
+    assert checks.live_resizes(seen, "gold") == (2, 4.2)
+    assert checks.live_resizes(timeline(tier()), "gold") == (0, None)
+    assert not checks.at_most("max_apply_seconds", None, 5).ok
+
+
+def test_a_moved_lever_becomes_a_mark():
+    seen = timeline(tier(), tier(), tier(cap=24))
+    assert [(mark.at, mark.tier) for mark in seen.marks] == [(2.0, "gold")]
+
+
+def test_no_tier_is_not_all_ready():
+    assert not checks.all_ready([])
+    assert checks.all_ready([tier()])
+
+
+def test_restarts_of_pods_that_are_gone_still_count():
+    seen = timeline(tier())
+    seen.pods = {"a": {"status": {"containerStatuses": [{"restartCount": 2}]}}, "b": {"status": {}}}
+    assert seen.restarts() == 2
+
+
+def test_kubectls_watch_output_is_split_wherever_the_chunks_end():
+    text = json.dumps({"a": 1}, indent=1) + "\n" + json.dumps({"b": 2}, indent=1)
+    assert list(objects_in(iter(text.splitlines(keepends=True)))) == [{"a": 1}, {"b": 2}]
