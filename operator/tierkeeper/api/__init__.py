@@ -1,7 +1,9 @@
 """The ServiceTier contract: models of the API object, its conditions, and the CRD generated from them."""
 
-GROUP = "tierkeeper.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
-KIND = "ServiceTier"
-PLURAL = "servicetiers"
+from typing import Final
+
+GROUP: Final = "tierkeeper.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = "tierkeeper.dev/v1alpha1"
+KIND: Final = "ServiceTier"
+PLURAL: Final = "servicetiers"

@@ -18,6 +18,15 @@ Int = Annotated[int, Field(strict=True)]
 
 Bool = StrictBool
 
+INT_OR_STRING = Field(json_schema_extra={"x-kubernetes-int-or-string": True})
+"""Marks a text that the API also takes as a whole number; goes with ``whole_number_as_text``."""
+
+
+def whole_number_as_text(value: object) -> object:
+    """``4`` as ``"4"``; anything else as it is, for pydantic to judge."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 AnyObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 """A part of another Kubernetes object, taken as it is: its own API checks it when the pool is applied."""
 
