@@ -153,6 +153,10 @@ class Traffic:
     """Requests that got their first token within the last 5 minutes: the evidence behind a scale-down."""
     observed_pods: int = 0
     """Live pods with fresh series."""
+    live_pods: int = 0
+    """Ready pods by the cluster's account: ``observed_pods`` of ``live_pods`` report."""
+    unobserved: tuple[str, ...] = ()
+    """Names of the live pods without fresh series, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,10 @@ class Assessment:
     traffic: Traffic = Traffic()
     clean_since: float | None = None
     """Monotonic seconds since when every tick was known (OK or NO_TRAFFIC); None while it is not."""
+    evaluated_at: float | None = None
+    """Prometheus' own clock at the last evaluation, in Unix seconds; only ever compared with itself."""
+    evaluation_moved_at: float | None = None
+    """Monotonic seconds of the tick at which ``evaluated_at`` last moved: a frozen source repeats itself."""
 
     @property
     def ttft(self) -> SloAssessment | None:

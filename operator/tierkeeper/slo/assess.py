@@ -1,0 +1,301 @@
+"""Readings in, one Assessment a tier out: what may be believed, what is kept, what burns. Time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from math import inf, isnan
+
+from tierkeeper.slo import messages
+from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
+from tierkeeper.slo.evaluate import evaluate, thresholds
+from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
+from tierkeeper.slo.readings import Problem, Readings, value_problem
+from tierkeeper.slo.signals import SignalKind, Stat
+from tierkeeper.tier import Objective, TierKey
+
+SCRAPES_TO_FIRST_SAMPLES = 4
+"""Scrapes after the first pod became Ready within which missing series are expected and not an error."""
+
+SCRAPES_TO_STALE = 3
+"""Scrapes without a new sample after which a pod's figures are too old to act on."""
+
+_TRAFFIC_RATES = (
+    SignalKind.FINISHED,
+    SignalKind.PROMPT_TOKENS,
+    SignalKind.GENERATION_TOKENS,
+    SignalKind.REJECTED,
+    SignalKind.PREEMPTIONS,
+)
+_SEVERITY = (
+    SignalState.OK,
+    SignalState.NO_TRAFFIC,
+    SignalState.AMBIGUOUS,
+    SignalState.STALE,
+    SignalState.NO_DATA,
+    SignalState.SOURCE_DOWN,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """A state with its cause and one sentence."""
+
+    state: SignalState
+    reason: str
+    message: str
+
+
+def assess(
+    *,
+    now: float,
+    key: TierKey,
+    objective: Objective | None,
+    readings: Readings | None,
+    live_pods: Collection[str],
+    ready_since: float | None,
+    previous: Assessment | None,
+    scrape_interval_seconds: float,
+    source_error: tuple[str, str] | None = None,
+    windows: Windows = CONTROL_WINDOWS,
+) -> Assessment:
+    """What one snapshot says of one tier.
+
+    ``now`` and ``ready_since`` (when the first of the present Ready pods became Ready) are monotonic seconds.
+    ``live_pods`` names the Ready pods: gauges of other pods are ignored. ``source_error`` is (reason, message) of a
+    snapshot that failed, in whole or in part; the readings are then not looked at. ``previous`` is the last
+    assessment of this tier. Raises nothing: what cannot be used becomes a state with a reason.
+    """
+    tick = _Tick(
+        now=now,
+        key=key,
+        objective=objective,
+        live_pods=frozenset(live_pods),
+        ready_since=ready_since,
+        previous=previous,
+        scrape_interval=scrape_interval_seconds,
+        windows=windows,
+    )
+    if source_error is not None:
+        return tick.unknown(_Verdict(SignalState.SOURCE_DOWN, *source_error), readings=None)
+    missing = tick.missing(readings)
+    if missing is not None or readings is None:
+        return tick.unknown(missing or tick.no_series(), readings=readings)
+    return tick.known(readings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """The arguments of one ``assess`` call, so that its steps need not hand them on one by one."""
+
+    now: float
+    key: TierKey
+    objective: Objective | None
+    live_pods: frozenset[str]
+    ready_since: float | None
+    previous: Assessment | None
+    scrape_interval: float
+    windows: Windows
+
+    def missing(self, readings: Readings | None) -> _Verdict | None:
+        """Why there is nothing to look at: no pod, no series, or series that stand still. None where there is."""
+        if not self.live_pods:
+            return _Verdict(
+                SignalState.NO_DATA, "WaitingForSamples", "No pod is Ready yet, so there is nothing to measure."
+            )
+        if readings is None or not self._reporting(readings):
+            return self.no_series()
+        if self._frozen(readings):
+            return _Verdict(
+                SignalState.STALE,
+                "EvaluationFrozen",
+                f"Prometheus has given the same evaluation time for {self.now - self._moved_at(readings):.0f} s: "
+                "its answers are repeated, not measured.",
+            )
+        if not self.observed(readings):
+            age = min(self._age(readings, pod) for pod in self._reporting(readings))
+            return _Verdict(
+                SignalState.STALE,
+                "SamplesTooOld",
+                f"The newest sample is {age:.0f} s old by Prometheus' own clock, more than {SCRAPES_TO_STALE} scrapes "
+                f"of {self.scrape_interval:g} s: is the pool still scraped?",
+            )
+        if readings.rate(SignalKind.REQUESTS, self.windows.rate) is None:
+            return self.no_series()
+        return None
+
+    def no_series(self) -> _Verdict:
+        """Ready pods without series: expected at first, and a fault after that."""
+        grace = SCRAPES_TO_FIRST_SAMPLES * self.scrape_interval
+        count = messages.count(len(self.live_pods), "pod")
+        if self.ready_since is None or self.now - self.ready_since <= grace:
+            return _Verdict(
+                SignalState.NO_DATA,
+                "WaitingForSamples",
+                f"{count} Ready; the first samples are due within {grace:.0f} s of readiness.",
+            )
+        return _Verdict(
+            SignalState.NO_DATA,
+            "NoSeries",
+            f"{count} Ready, but Prometheus has no usable series of this tier: check that a PodMonitor selects the "
+            "pods and that the tier, namespace and pod labels of the operator's settings match.",
+        )
+
+    def observed(self, readings: Readings) -> list[str]:
+        """Live pods with series young enough to act on, sorted."""
+        limit = SCRAPES_TO_STALE * self.scrape_interval
+        return [pod for pod in self._reporting(readings) if self._age(readings, pod) <= limit]
+
+    def known(self, readings: Readings) -> Assessment:
+        """There are fresh series: read the traffic, then each promised SLO."""
+        observed = self.observed(readings)
+        problem = self._traffic_problem(readings, observed)
+        if problem is not None:
+            return self.unknown(
+                _Verdict(SignalState.AMBIGUOUS, problem.reason, f"{problem.message}: not used."), readings=readings
+            )
+        traffic = self._traffic(readings, observed)
+        idle = (
+            traffic.observed_pods == traffic.live_pods
+            and not traffic.running
+            and not traffic.waiting
+            and not traffic.requests_5m
+        )
+        slos = {
+            sli: evaluate(
+                sli=sli,
+                threshold=threshold,
+                objective=self.objective,
+                readings=readings,
+                idle=idle,
+                starting=self._starting,
+                previous=self._previous_slo(sli),
+                windows=self.windows,
+            )
+            for sli, threshold in thresholds(self.objective).items()
+            if self.objective is not None
+        }
+        unknown = [s for s in slos.values() if not s.state.known]
+        if unknown:
+            worst = max(unknown, key=lambda s: _SEVERITY.index(s.state))
+            verdict = _Verdict(worst.state, worst.reason, worst.message)
+        elif idle:
+            verdict = _Verdict(SignalState.NO_TRAFFIC, "NoTraffic", messages.idle(traffic, self.windows.evidence))
+        else:
+            verdict = _Verdict(SignalState.OK, "Ok", messages.traffic(traffic, self.windows.evidence))
+        return self._assessment(verdict, slos=slos, traffic=traffic, readings=readings)
+
+    def unknown(self, verdict: _Verdict, *, readings: Readings | None) -> Assessment:
+        """Nothing can be said of any SLO. The budget left is a figure of weeks: an outage does not erase it."""
+        slos = {
+            sli: SloAssessment(
+                sli=sli,
+                threshold_seconds=threshold,
+                state=verdict.state,
+                reason=verdict.reason,
+                message=verdict.message,
+                budget_left=before.budget_left if (before := self._previous_slo(sli)) else None,
+            )
+            for sli, threshold in thresholds(self.objective).items()
+        }
+        observed = self.observed(readings) if readings else []
+        traffic = Traffic(
+            observed_pods=len(observed),
+            live_pods=len(self.live_pods),
+            unobserved=tuple(sorted(self.live_pods.difference(observed))),
+        )
+        return self._assessment(verdict, slos=slos, traffic=traffic, readings=readings)
+
+    @property
+    def _starting(self) -> bool:
+        grace = SCRAPES_TO_FIRST_SAMPLES * self.scrape_interval
+        return self.ready_since is None or self.now - self.ready_since <= grace
+
+    def _previous_slo(self, sli: Sli) -> SloAssessment | None:
+        return self.previous.slos.get(sli) if self.previous else None
+
+    def _reporting(self, readings: Readings) -> list[str]:
+        """Live pods that have the two queue series, however old."""
+        running = readings.pods.get(SignalKind.RUNNING, {})
+        waiting = readings.pods.get(SignalKind.WAITING, {})
+        return sorted(self.live_pods.intersection(running, waiting))
+
+    def _age(self, readings: Readings, pod: str) -> float:
+        """Seconds since the pod's last sample; without that series (or with a NaN) endless."""
+        age = readings.pods.get(SignalKind.SAMPLE_AGE, {}).get(pod, inf)
+        return inf if isnan(age) else age
+
+    def _moved_at(self, readings: Readings | None) -> float:
+        """When Prometheus' evaluation time last moved, in monotonic seconds: now, unless it repeats itself."""
+        before = self.previous
+        if before is None or before.evaluation_moved_at is None:
+            return self.now
+        moved = readings is not None and readings.evaluated_at != before.evaluated_at
+        return self.now if moved else before.evaluation_moved_at
+
+    def _frozen(self, readings: Readings) -> bool:
+        return self.now - self._moved_at(readings) > SCRAPES_TO_STALE * self.scrape_interval
+
+    def _traffic_problem(self, readings: Readings, observed: list[str]) -> Problem | None:
+        for kind in (SignalKind.RUNNING, SignalKind.WAITING, SignalKind.WAITING_FLOOR, SignalKind.KV_CACHE_USAGE):
+            for pod in observed:
+                value = readings.pods.get(kind, {}).get(pod)
+                if value is not None and (problem := value_problem(value, f"{kind} of pod {pod}")):
+                    return problem
+        for signal, stats in readings.rates.items():
+            for value in stats.values():
+                if problem := value_problem(value, str(signal)):
+                    return problem
+        return None
+
+    def _traffic(self, readings: Readings, observed: list[str]) -> Traffic:
+        def total(kind: SignalKind) -> float:
+            return sum(readings.pods.get(kind, {}).get(pod, 0.0) for pod in observed)
+
+        def mean(kind: SignalKind) -> float | None:
+            seconds = readings.rate(kind, self.windows.rate, Stat.SUM)
+            count = readings.rate(kind, self.windows.rate, Stat.COUNT)
+            return seconds / count if seconds is not None and count else None
+
+        rates = {kind: readings.rate(kind, self.windows.rate) or 0.0 for kind in _TRAFFIC_RATES}
+        usage = [readings.pods.get(SignalKind.KV_CACHE_USAGE, {}).get(pod) for pod in observed]
+        evidence = self.windows.evidence
+        return Traffic(
+            running=total(SignalKind.RUNNING),
+            waiting=total(SignalKind.WAITING),
+            waiting_floor=total(SignalKind.WAITING_FLOOR),
+            requests_per_second=readings.rate(SignalKind.REQUESTS, self.windows.rate) or 0.0,
+            finished_per_second=rates[SignalKind.FINISHED],
+            prompt_tokens_per_second=rates[SignalKind.PROMPT_TOKENS],
+            generation_tokens_per_second=rates[SignalKind.GENERATION_TOKENS],
+            rejected_per_second=rates[SignalKind.REJECTED],
+            preemptions_per_second=rates[SignalKind.PREEMPTIONS],
+            mean_queue_seconds=mean(SignalKind.QUEUE_TIME),
+            mean_prefill_seconds=mean(SignalKind.PREFILL_TIME),
+            mean_ttft_seconds=mean(SignalKind.TTFT_TIME),
+            mean_prompt_tokens=mean(SignalKind.PROMPT_LENGTH),
+            mean_output_tokens=mean(SignalKind.OUTPUT_LENGTH),
+            kv_cache_usage=max((u for u in usage if u is not None), default=None),
+            requests_5m=(readings.rate(SignalKind.REQUESTS, evidence) or 0.0) * evidence,
+            observed_pods=len(observed),
+            live_pods=len(self.live_pods),
+            unobserved=tuple(sorted(self.live_pods.difference(observed))),
+        )
+
+    def _assessment(
+        self, verdict: _Verdict, *, slos: dict[Sli, SloAssessment], traffic: Traffic, readings: Readings | None
+    ) -> Assessment:
+        before = self.previous
+        since = before.clean_since if before and before.clean_since is not None else self.now
+        evaluated_at = readings.evaluated_at if readings else before.evaluated_at if before else None
+        return Assessment(
+            key=self.key,
+            state=verdict.state,
+            reason=verdict.reason,
+            message=verdict.message,
+            slos=slos,
+            traffic=traffic,
+            clean_since=since if verdict.state.known else None,
+            evaluated_at=evaluated_at,
+            evaluation_moved_at=self._moved_at(readings),
+        )

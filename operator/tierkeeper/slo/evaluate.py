@@ -1,0 +1,168 @@
+"""One promised SLO of one tier: its error ratios over the windows, what burns, and whether it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tierkeeper.slo import messages
+from tierkeeper.slo.burn import Windows, budget_left, burn, evident, optimistic, pair_burns, point
+from tierkeeper.slo.histogram import error_ratio, quantile, top_finite_edge
+from tierkeeper.slo.model import SignalState, Sli, SloAssessment, WindowSli
+from tierkeeper.slo.readings import FAMILIES, Readings, WindowHistogram
+from tierkeeper.tier import Objective
+
+SECONDS_PER_DAY = 86400
+
+
+def thresholds(objective: Objective | None) -> dict[Sli, float]:
+    """The promised SLIs with their thresholds in seconds; empty where the tier promises nothing."""
+    if objective is None:
+        return {}
+    promised = {Sli.TTFT: objective.ttft_seconds, Sli.TPOT: objective.tpot_seconds}
+    return {sli: seconds for sli, seconds in promised.items() if seconds is not None}
+
+
+def evaluate(
+    *,
+    sli: Sli,
+    threshold: float,
+    objective: Objective,
+    readings: Readings,
+    idle: bool,
+    starting: bool,
+    previous: SloAssessment | None,
+    windows: Windows,
+) -> SloAssessment:
+    """The state of one SLO of a tier whose traffic signals can be believed.
+
+    ``idle``: the count and queue series say that there is no request; no histogram can contradict that. ``starting``:
+    the pool became Ready so recently that missing series are expected. The two fastest windows decide whether the SLO
+    can be judged; a slower one that is missing or broken is left out.
+    """
+    base = _Base(sli=sli, threshold=threshold, objective=objective, previous=previous, windows=windows)
+    histograms = readings.histograms(sli, control=windows.seconds)
+    base = replace(base, budget_left=base.left(histograms.get(objective.window_days * SECONDS_PER_DAY)))
+    fast = [histograms[s] for s in (windows.rate, windows.evidence) if s in histograms]
+    slis = base.window_slis(histograms)
+    if idle:
+        return base.quiet(fast, slis, f"No traffic: {messages.no_requests(sli, windows.evidence)}")
+    if windows.evidence not in histograms:
+        return base.no_series(starting=starting)
+    for window in fast:
+        if window.problem is not None:
+            return base.unusable(window)
+    evidence = histograms[windows.evidence].histogram
+    assert evidence is not None  # noqa: S101  (no problem: checked above)
+    if evidence.total <= 0:
+        return base.quiet(fast, slis, messages.no_requests(sli, windows.evidence))
+    top = top_finite_edge(evidence)
+    if top is None or error_ratio(evidence, threshold) is None:
+        return base.unmeasurable(fast, top or 0.0)
+    return base.judged(histograms[windows.evidence], slis)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What every outcome of one SLO shares."""
+
+    sli: Sli
+    threshold: float
+    objective: Objective
+    previous: SloAssessment | None
+    windows: Windows
+    budget_left: float | None = None
+
+    def left(self, period: WindowHistogram | None) -> float | None:
+        """Budget left by the period's own counts; the last known figure while they cannot tell."""
+        histogram = period.histogram if period else None
+        measured = error_ratio(histogram, self.threshold) if histogram and histogram.total > 0 else None
+        if histogram is None or measured is None:
+            return self.previous.budget_left if self.previous else None
+        return budget_left(error_ratio=measured.ratio.point, total=histogram.total, budget=self.objective.error_budget)
+
+    def window_slis(self, histograms: Mapping[int, WindowHistogram]) -> tuple[WindowSli, ...]:
+        """The control windows with requests in them that can be measured, ascending."""
+        found = []
+        for seconds in self.windows.seconds:
+            window = histograms.get(seconds)
+            histogram = window.histogram if window else None
+            measured = error_ratio(histogram, self.threshold) if histogram and histogram.total > 0 else None
+            if histogram is not None and measured is not None:
+                rates = burn(measured.ratio, budget=self.objective.error_budget)
+                found.append(WindowSli(seconds=seconds, total=histogram.total, ratio=measured.ratio, burn=rates))
+        return tuple(found)
+
+    def quiet(self, fast: Sequence[WindowHistogram], slis: tuple[WindowSli, ...], message: str) -> SloAssessment:
+        """Known, with nothing to judge: no request in the evidence window."""
+        return replace(
+            self._result(SignalState.NO_TRAFFIC, "NoTraffic", message),
+            metric=fast[0].metric if fast else None,
+            windows=tuple(w for w in slis if w.seconds > self.windows.evidence),
+        )
+
+    def no_series(self, *, starting: bool) -> SloAssessment:
+        """The pods report, but none has this histogram over the evidence window."""
+        if starting:
+            message = f"{self.sli} waits for its second sample: a rate needs two."
+            return self._result(SignalState.NO_DATA, "WaitingForSamples", message)
+        tried = ", ".join(FAMILIES[self.sli])
+        return self._result(
+            SignalState.NO_DATA, "NoSeries", f"The pods report, but have no {self.sli} histogram; names tried: {tried}."
+        )
+
+    def unusable(self, window: WindowHistogram) -> SloAssessment:
+        """A histogram that is none."""
+        reason, text = (window.problem.reason, window.problem.message) if window.problem else ("", "")
+        result = self._result(SignalState.AMBIGUOUS, reason, f"{self.sli}: in {window.metric} {text}: not used.")
+        return replace(result, metric=window.metric)
+
+    def unmeasurable(self, fast: Sequence[WindowHistogram], top: float) -> SloAssessment:
+        """A target above every edge is neither met nor missed."""
+        metric = fast[0].metric
+        text = messages.unmeasurable(sli=self.sli, threshold=self.threshold, top=top, metric=metric)
+        return replace(self._result(SignalState.AMBIGUOUS, "TargetUnmeasurable", text), metric=metric)
+
+    def judged(self, evidence: WindowHistogram, slis: tuple[WindowSli, ...]) -> SloAssessment:
+        """Figures that can be believed."""
+        histogram = evidence.histogram
+        assert histogram is not None  # noqa: S101  (evaluate() hands over a window without a problem)
+        measured = error_ratio(histogram, self.threshold)
+        window = next(w for w in slis if w.seconds == self.windows.evidence)
+        assert measured is not None  # noqa: S101  (evaluate() has refused unmeasurable targets)
+        budget, p99 = self.objective.error_budget, quantile(histogram, 0.99)
+        neighbours = measured.neighbours
+        message = messages.slo(sli=self.sli, window=window, p99=p99, threshold=self.threshold, neighbours=neighbours)
+        pairs = self.windows.pairs
+        return replace(
+            self._result(SignalState.OK, "Ok", message),
+            metric=evidence.metric,
+            windows=slis,
+            p50=quantile(histogram, 0.5),
+            p95=quantile(histogram, 0.95),
+            p99=p99,
+            boundary_aligned=measured.aligned,
+            nearest_aligned_seconds=neighbours,
+            burning=any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
+            urgent=pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
+            met=self._met(window),
+        )
+
+    def _met(self, window: WindowSli) -> bool | None:
+        """Kept while the share is within budget, missed once more than chance exceeds it; in between as it was."""
+        budget = self.objective.error_budget
+        if window.ratio.point <= budget:
+            return True
+        if evident(window.ratio.point, window.total, above=budget):
+            return False
+        return self.previous.met if self.previous else None
+
+    def _result(self, state: SignalState, reason: str, message: str) -> SloAssessment:
+        return SloAssessment(
+            sli=self.sli,
+            threshold_seconds=self.threshold,
+            state=state,
+            reason=reason,
+            message=message,
+            budget_left=self.budget_left,
+        )

@@ -1,0 +1,154 @@
+"""Arithmetic on cumulative histograms: error ratios with bounds, quantiles, and the refusal of what is no histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, inf, isclose, isinf, isnan, log
+
+from tierkeeper.slo.model import Bucket, Histogram, Quantile, Ratio
+
+ROUNDING = 1e-6
+"""Relative error that ``increase()``'s extrapolation and the sum over pods may leave; more is a broken histogram."""
+
+
+class MalformedError(ValueError):
+    """The figures are no histogram. ``reason`` is NotANumber, NotFinite or MalformedHistogram."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A bucket summed over series: the cumulative count, and how many series have this edge."""
+
+    count: float
+    series: int
+
+    def __add__(self, other: Edge) -> Edge:
+        return Edge(self.count + other.count, self.series + other.series)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRatio:
+    """The share of requests above a threshold."""
+
+    ratio: Ratio
+    aligned: bool
+    """The threshold is a bucket edge: the three bounds are one exact figure."""
+    neighbours: tuple[float, ...]
+    """Where not aligned: the finite edges around the threshold, in seconds."""
+
+
+def build(edges: Mapping[float, Edge]) -> Histogram:
+    """A histogram from edges (seconds -> Edge). Edges that some series lack are left out: their sums mean nothing.
+
+    Raises MalformedError where a count is no finite number, the bucket at infinity is missing, or counts fall.
+    """
+    top = edges.get(inf)
+    if top is None:
+        raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
+    buckets: list[Bucket] = []
+    floor = 0.0
+    for le in sorted(edges):
+        edge = edges[le]
+        _check_count(le, edge.count)
+        if edge.series < top.series:
+            continue
+        if edge.count < floor - ROUNDING * max(floor, 1.0):
+            raise MalformedError(
+                "MalformedHistogram", f"the bucket at {le:g} s counts {edge.count:g}, less than {floor:g} below it"
+            )
+        floor = max(floor, edge.count)
+        buckets.append(Bucket(le=le, count=floor))
+    return Histogram(buckets=tuple(buckets))
+
+
+def _check_count(le: float, count: float) -> None:
+    if isnan(count):
+        raise MalformedError("NotANumber", f"the bucket at {le:g} s is NaN")
+    if isinf(count):
+        raise MalformedError("NotFinite", f"the bucket at {le:g} s is {'+Inf' if count > 0 else '-Inf'}")
+    if count < -ROUNDING:
+        raise MalformedError("MalformedHistogram", f"the bucket at {le:g} s counts {count:g}, below zero")
+
+
+def top_finite_edge(histogram: Histogram) -> float | None:
+    """The highest finite edge in seconds; None where there is only the open bucket."""
+    return histogram.buckets[-2].le if len(histogram.buckets) > 1 else None
+
+
+def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
+    """The share of observations above ``threshold`` seconds. ``histogram.total`` must be above zero.
+
+    Between two edges the point is read by log-survival: log(1 - F) is linear in log(latency), which follows the
+    heavy tail of latencies where a straight line overstates the misses 2 to 3 times. Returns None where the threshold
+    lies above every finite edge: such a target cannot be measured.
+    """
+    survivals = _survivals(histogram)
+    lower_edge, lower_survival = 0.0, 1.0
+    for edge, survival in survivals:
+        if isinf(edge):
+            return None
+        if isclose(edge, threshold, rel_tol=1e-9):
+            return ErrorRatio(Ratio(survival, survival, survival), aligned=True, neighbours=())
+        if edge > threshold:
+            least = 0.5 / histogram.total
+            estimate = _survival_between(threshold, (lower_edge, lower_survival), (edge, survival), least)
+            ratio = Ratio(lower=survival, point=min(max(estimate, survival), lower_survival), upper=lower_survival)
+            return ErrorRatio(ratio, aligned=False, neighbours=(lower_edge, edge) if lower_edge else (edge,))
+        lower_edge, lower_survival = edge, survival
+    return None
+
+
+def quantile(histogram: Histogram, q: float) -> Quantile | None:
+    """The ``q`` quantile (0 < q < 1) in seconds by the same interpolation, so that P99 is above a threshold exactly
+    when more than 1 % miss it. ``at_or_above`` in the open top bucket. None for an empty histogram."""
+    if histogram.total <= 0:
+        return None
+    wanted = 1.0 - q
+    lower_edge, lower_survival = 0.0, 1.0
+    for edge, survival in _survivals(histogram):
+        if survival <= wanted + 1e-12:
+            if isinf(edge):
+                return Quantile(seconds=lower_edge, at_or_above=True)
+            least = 0.5 / histogram.total
+            return Quantile(_latency_between(wanted, (lower_edge, lower_survival), (edge, survival), least))
+        lower_edge, lower_survival = edge, survival
+    return None
+
+
+def _survivals(histogram: Histogram) -> list[tuple[float, float]]:
+    """(edge, share of observations above it), ascending."""
+    total = histogram.total
+    return [(b.le, max(0.0, 1.0 - b.count / total)) for b in histogram.buckets]
+
+
+def _survival_between(at: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:
+    """Survival at ``at`` between two (edge, survival) points. ``least`` stands in for a survival of zero: half an
+    observation, since log(0) would put every miss at the lower edge."""
+    if low[1] <= 0:
+        return 0.0
+    log_low, log_high = log(low[1]), log(min(max(high[1], least), low[1]))
+    return exp(log_low + (log_high - log_low) * _position(at, low[0], high[0]))
+
+
+def _latency_between(wanted: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:
+    """The latency at which the survival falls to ``wanted``: the inverse of ``_survival_between``."""
+    log_low, log_high = log(low[1]), log(min(max(high[1], least), low[1]))
+    if log_low <= log_high:
+        return high[0]
+    share = min(1.0, (log_low - log(wanted)) / (log_low - log_high))
+    if low[0] <= 0:
+        return high[0] * share
+    return exp(log(low[0]) + (log(high[0]) - log(low[0])) * share)
+
+
+def _position(at: float, low: float, high: float) -> float:
+    """Where ``at`` lies between two edges, 0 to 1: by log(latency), but straight in the first bucket, from 0."""
+    if low <= 0:
+        return at / high
+    return (log(at) - log(low)) / (log(high) - log(low))
