@@ -68,6 +68,7 @@ class ConditionReason(_Explained):
     MISSING_REFERENCE = "MissingReference", "The spec names a Secret, claim or other object that does not exist."
     API_REFUSED = "ApiRefused", "The API server refuses the pool's objects; repeating the write cannot help."
     API_UNAVAILABLE = "ApiUnavailable", "The API server did not answer; the write is repeated."
+    REWRITTEN = "Rewritten", "Something else changes the pool's objects back after each write."
     DELETING = "Deleting", "The tier is being deleted."
     # Ready: what the pods say
     CRASH_LOOP = "CrashLoopBackOff", "The engine ends again and again; the message carries its exit code."
@@ -77,6 +78,7 @@ class ConditionReason(_Explained):
     INVALID_IMAGE = "InvalidImageName", "The engine's image name cannot be read."
     CONTAINER_CONFIG = "CreateContainerConfigError", "The container cannot be made: a Secret or ConfigMap is missing."
     UNSCHEDULABLE = "Unschedulable", "No node has room for the pod."
+    QUOTA_EXCEEDED = "QuotaExceeded", "A ResourceQuota forbids the pods that the pool wants."
     # MetricsAvailable
     OK = "Ok", "Signals are fresh."
     NO_TRAFFIC = "NoTraffic", "The pool is measured and nothing arrives."
