@@ -7,6 +7,12 @@ from e2e.artifacts import go_binary
 HERE = Path(__file__).parent
 PROMETHEUS_VERSION = "3.16.0"  # module version v0.316.0
 
+# The modules do not say their own version, and Helm 3 built without one takes every cluster it cannot ask for v1.20.
+_HELM4_LDFLAGS = "-X helm.sh/helm/v4/internal/version.version=v4.3.1"
+_HELM3_LDFLAGS = (
+    "-X helm.sh/helm/v3/internal/version.version=v3.22.0"
+    " -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36"
+)
 # Of 27 service discoveries only Kubernetes' is used; the others bring the SDK of every cloud.
 _PROMETHEUS_TAGS = ("remove_all_sd", "enable_kubernetes_sd")
 _PROMETHEUS_LDFLAGS = f"-X github.com/prometheus/common/version.Version={PROMETHEUS_VERSION}"
@@ -14,12 +20,14 @@ _PROMETHEUS_LDFLAGS = f"-X github.com/prometheus/common/version.Version={PROMETH
 
 def helm4() -> Path:
     """The Helm 4 binary; raises BuildError."""
-    return go_binary("helm4", HERE / "helm4", "helm.sh/helm/v4/cmd/helm", expected_seconds=190)
+    package = "helm.sh/helm/v4/cmd/helm"
+    return go_binary("helm4", HERE / "helm4", package, ldflags=_HELM4_LDFLAGS, expected_seconds=190)
 
 
 def helm3() -> Path:
     """The Helm 3 binary; raises BuildError."""
-    return go_binary("helm3", HERE / "helm3", "helm.sh/helm/v3/cmd/helm", expected_seconds=80)
+    package = "helm.sh/helm/v3/cmd/helm"
+    return go_binary("helm3", HERE / "helm3", package, ldflags=_HELM3_LDFLAGS, expected_seconds=80)
 
 
 def prometheus() -> Path:
