@@ -66,6 +66,7 @@ class Reason(StrEnum):
     HOLD_SURVIVORS = "HoldSurvivors"
     HOLD_EVIDENCE = "HoldEvidence"
     HOLD_UNSCHEDULABLE = "HoldUnschedulable"
+    HOLD_BUDGET_FROZEN = "HoldBudgetFrozen"
     QUEUE_BOUND_RAISE_CAP = "QueueBoundRaiseCap"
     QUEUE_BOUND_ADD_REPLICAS = "QueueBoundAddReplicas"
     PREFILL_BOUND_ADD_REPLICAS = "PrefillBoundAddReplicas"
@@ -73,6 +74,8 @@ class Reason(StrEnum):
     TPOT_LOWER_CAP = "TpotLowerCap"
     TPOT_ADD_REPLICAS = "TpotAddReplicas"
     KV_PRESSURE_LOWER_CAP = "KvPressureLowerCap"
+    KV_PRESSURE_ADD_REPLICAS = "KvPressureAddReplicas"
+    ROLL_BACK_CAP = "RollBackCap"
     RELAX_TOKEN_BUDGET = "RelaxTokenBudget"  # noqa: S105
     RESTORE_CAP = "RestoreCap"
     SCALE_DOWN = "ScaleDown"

@@ -1,0 +1,140 @@
+"""Everything one decision looks at, and the figures derived from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tierkeeper.engine.latency import LLAMA_8B_2XA100, tpot_growth
+from tierkeeper.scaling.diagnose import Finding
+from tierkeeper.scaling.memory import Memory, lengths
+from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason
+from tierkeeper.slo.model import Assessment, SignalState, SloAssessment, Traffic
+from tierkeeper.tier import TierSpec
+
+#: TPOT has room while its P99 is below this share of the target. A cap raise of half costs at most half more TPOT
+#: (a step is never worse than proportional to its batch), so 0.8 leaves the prediction to say how far to go.
+ROOM_SHARE = 0.8
+
+#: A max-num-seqs that burned TPOT is not tried again for this long: the slow control pair looks back 30 minutes.
+CAP_MARK_SECONDS = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Levers that somebody wants, why, and what was held back. Guards turn one into another."""
+
+    levers: Levers
+    reason: Reason
+    why: str
+    """The cause of a change, a clause that follows the named change; of a hold, the whole sentence."""
+    limited: Limit | None = None
+
+    def with_levers(
+        self,
+        *,
+        replicas: int | None = None,
+        max_num_seqs: int | None = None,
+        max_num_batched_tokens: int | None = None,
+    ) -> Proposal:
+        """The same proposal with some levers set otherwise; None leaves one as it is."""
+        levers = Levers(
+            replicas=self.levers.replicas if replicas is None else replicas,
+            max_num_seqs=self.levers.max_num_seqs if max_num_seqs is None else max_num_seqs,
+            max_num_batched_tokens=(
+                self.levers.max_num_batched_tokens if max_num_batched_tokens is None else max_num_batched_tokens
+            ),
+        )
+        return dataclasses.replace(self, levers=levers)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    now: float
+    spec: TierSpec
+    assessment: Assessment
+    pool: PoolState
+    memory: Memory
+    finding: Finding
+
+    @property
+    def current(self) -> Levers:
+        return self.pool.current
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.assessment.traffic
+
+    @property
+    def window(self) -> float:
+        """The stabilization window in seconds."""
+        return float(self.spec.scaling.scale_down_stabilization_seconds)
+
+    @property
+    def serving(self) -> int:
+        """Pods that carry the load, at least one so that it may divide."""
+        return max(1, self.pool.ready, self.traffic.observed_pods)
+
+    @property
+    def load(self) -> float:
+        """Requests in the pool: running and waiting."""
+        return self.traffic.running + self.traffic.waiting
+
+    @property
+    def worst_load(self) -> float:
+        """The load if each Ready pod without fresh series were full: what a shrink must assume."""
+        unseen = max(0, self.pool.ready - self.traffic.observed_pods)
+        return self.load + unseen * self.current.max_num_seqs
+
+    @property
+    def batch(self) -> float:
+        """Mean running batch of a pod, at least one sequence."""
+        return max(1.0, self.traffic.running / self.serving)
+
+    def elapsed(self, since: float | None) -> float:
+        """Seconds since a time; infinite where it never happened."""
+        return float("inf") if since is None else self.now - since
+
+    def tpot_allows(self, cap: int) -> bool:
+        """Whether P99 TPOT, scaled by the latency model, stays within the target at a full batch of ``cap``."""
+        tpot = self.assessment.tpot
+        if tpot is None:
+            return True
+        if not has_room(tpot) or tpot.p99 is None:
+            return False
+        growth = tpot_growth(
+            LLAMA_8B_2XA100, batch_from=min(self.batch, cap), batch_to=cap, lengths=lengths(self.assessment)
+        )
+        return tpot.p99.seconds * growth <= tpot.threshold_seconds
+
+    def cap_ceiling(self) -> int:
+        """The largest max-num-seqs that the spec allows and that has not gone wrong lately."""
+        ceiling = self.spec.scaling.max_num_seqs.max
+        if self.memory.cap_bound is not None:
+            ceiling = min(ceiling, self.memory.cap_bound)
+        mark = self.memory.cap_mark
+        if mark is not None and self.elapsed(mark.at) < CAP_MARK_SECONDS:
+            ceiling = min(ceiling, mark.cap)
+        return ceiling
+
+
+def has_room(slo: SloAssessment | None) -> bool:
+    """Whether an SLO can take some worsening. One that is not promised always can; one without figures never."""
+    if slo is None:
+        return True
+    minute = slo.window(60)
+    if slo.state is not SignalState.OK or slo.p99 is None or slo.p99.at_or_above:
+        return False
+    calm = minute is None or minute.burn.point < 1.0
+    return calm and slo.p99.seconds <= ROOM_SHARE * slo.threshold_seconds
+
+
+def changed_levers(before: Levers, after: Levers) -> tuple[Lever, ...]:
+    changed = []
+    if before.replicas != after.replicas:
+        changed.append(Lever.REPLICAS)
+    if before.max_num_seqs != after.max_num_seqs:
+        changed.append(Lever.MAX_NUM_SEQS)
+    if before.max_num_batched_tokens != after.max_num_batched_tokens:
+        changed.append(Lever.TOKEN_BUDGET)
+    return tuple(changed)

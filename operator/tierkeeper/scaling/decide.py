@@ -1,0 +1,172 @@
+"""One tick of the control law for one tier: what is seen in, a decision and the next memory out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from tierkeeper.scaling.context import Context, Proposal, changed_levers
+from tierkeeper.scaling.diagnose import Diagnosis, diagnose, predicted_wait_seconds, queue_too_long
+from tierkeeper.scaling.guards import guarded
+from tierkeeper.scaling.levers import RAISE_BLAME_SECONDS, hold, propose, roll_back, starting_levers, within_bounds
+from tierkeeper.scaling.memory import (
+    CapMark,
+    CapRaise,
+    Memory,
+    Strain,
+    observe,
+    remember_recommendation,
+    since,
+)
+from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState, Reason
+from tierkeeper.scaling.wording import count
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import Mode, TierSpec
+
+_MARKS_CAP = frozenset({Reason.TPOT_LOWER_CAP, Reason.KV_PRESSURE_LOWER_CAP})
+_STRAINS = frozenset({Diagnosis.PREFILL_BOUND, Diagnosis.TPOT_BATCH, Diagnosis.TPOT_PREFILL})
+
+
+def decide(
+    *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, memory: Memory
+) -> tuple[Decision, Memory]:
+    """Decides one tick of one tier. Pure: the same arguments give the same answer.
+
+    ``now`` is monotonic seconds, on the clock of ``assessment.clean_since`` and of the memory. In mode Recommend the
+    decision is what Auto would do, and the memory takes nothing of it for done. Raises nothing.
+    """
+    memory = observe(memory, now=now, spec=spec, assessment=assessment, pool=pool)
+    queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
+    memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now))
+    finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory)
+    memory = dataclasses.replace(memory, calm_since=since(memory.calm_since, finding.calm, now))
+    ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding)
+    proposal = _overriding(ctx)
+    if proposal is None:
+        wanted = propose(ctx)
+        replicas = spec.scaling.replicas.clamp(wanted.levers.replicas)
+        memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.window)
+        ctx = dataclasses.replace(ctx, memory=memory)
+        proposal = guarded(wanted, ctx)
+    decision = Decision(
+        levers=proposal.levers,
+        reason=proposal.reason,
+        message=_say(proposal, ctx),
+        changed=changed_levers(pool.current, proposal.levers),
+        limited=proposal.limited,
+        inputs=_inputs(ctx),
+    )
+    return decision, _remember(ctx, decision)
+
+
+def _overriding(ctx: Context) -> Proposal | None:
+    """What comes before any wish: the mode, the spec's bounds, and a raise that killed a pod."""
+    scaling = ctx.spec.scaling
+    if scaling.mode is Mode.PAUSED:
+        return hold(ctx, Reason.PAUSED, "paused by spec.scaling.mode: nothing is changed")
+    if scaling.mode is Mode.FIXED:
+        start = starting_levers(ctx.spec)
+        why = f"spec.scaling.mode is Fixed: {count(start.replicas, 'replica')} at max-num-seqs {start.max_num_seqs}"
+        return Proposal(_leave_to_scaler(ctx, start), Reason.FIXED, why)
+    bounded = _leave_to_scaler(ctx, within_bounds(ctx.spec, ctx.current))
+    if bounded != ctx.current:
+        return Proposal(bounded, Reason.BACK_IN_BOUNDS, "the spec allows no other value")
+    last = ctx.memory.last_raise
+    if (
+        last is not None
+        and ctx.elapsed(last.at) < RAISE_BLAME_SECONDS
+        and ctx.pool.failing > last.failing
+        and ctx.current.max_num_seqs > last.before
+        and not ctx.pool.rolling_out
+    ):
+        return roll_back(ctx, last.before, f"{count(ctx.pool.failing - last.failing, 'pod')} failed")
+    return None
+
+
+def _leave_to_scaler(ctx: Context, levers: Levers) -> Levers:
+    """Replicas that something else sets stay as they are."""
+    if ctx.pool.external_scaler is None:
+        return levers
+    return dataclasses.replace(levers, replicas=ctx.current.replicas)
+
+
+def _say(proposal: Proposal, ctx: Context) -> str:
+    """The whole sentence: what changes, why, and what another hand did meanwhile."""
+    before, after = ctx.current, proposal.levers
+    changes = []
+    if after.max_num_seqs != before.max_num_seqs:
+        verb = "raise" if after.max_num_seqs > before.max_num_seqs else "lower"
+        changes.append(f"{verb} max-num-seqs {before.max_num_seqs} → {after.max_num_seqs}")
+    if after.max_num_batched_tokens != before.max_num_batched_tokens:
+        changes.append(f"set the token budget {_tokens(before)} → {_tokens(after)}")
+    if after.replicas != before.replicas:
+        verb = "add" if after.replicas > before.replicas else "remove"
+        number = count(abs(after.replicas - before.replicas), "replica")
+        changes.append(f"{verb} {number} {before.replicas} → {after.replicas}")
+    said = f"{' and '.join(changes)}: {proposal.why}" if changes else proposal.why
+    return f"{said}; {ctx.memory.drift}" if ctx.memory.drift else said
+
+
+def _tokens(levers: Levers) -> str:
+    return "of the engine" if levers.max_num_batched_tokens is None else str(levers.max_num_batched_tokens)
+
+
+def _inputs(ctx: Context) -> Mapping[str, float]:
+    """The finite figures the decision rests on."""
+    traffic = ctx.traffic
+    figures: dict[str, float | None] = {
+        "running": traffic.running,
+        "waiting": traffic.waiting,
+        "waitingFloor": traffic.waiting_floor,
+        "requestsPerSecond": traffic.requests_per_second,
+        "requests5m": traffic.requests_5m,
+        "predictedWaitSeconds": predicted_wait_seconds(traffic),
+        "promptTokensPerSecond": traffic.prompt_tokens_per_second,
+        "preemptionsPerSecond": traffic.preemptions_per_second,
+        "kvCacheUsage": traffic.kv_cache_usage,
+        "readyPods": ctx.pool.ready,
+        "observedPods": traffic.observed_pods,
+    }
+    for sli, slo in ctx.assessment.slos.items():
+        name = sli.lower()
+        figures[f"{name}P99Seconds"] = slo.p99.seconds if slo.p99 is not None else None
+        for minutes in (1, 5):
+            window = slo.window(minutes * 60)
+            figures[f"{name}Burn{minutes}m"] = window.burn.point if window is not None else None
+    return {name: float(value) for name, value in figures.items() if value is not None and math.isfinite(value)}
+
+
+def _remember(ctx: Context, decision: Decision) -> Memory:
+    """The memory for the next tick. Only what is acted upon counts as changed."""
+    now, current, memory = ctx.now, ctx.current, ctx.memory
+    memory = dataclasses.replace(memory, seen=current, decided=current)
+    if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
+        return memory
+    live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
+    memory = dataclasses.replace(
+        memory,
+        decided=decision.levers,
+        replicas_at=now if Lever.REPLICAS in decision.changed else memory.replicas_at,
+        live_at=now if live else memory.live_at,
+    )
+    if Lever.MAX_NUM_SEQS in decision.changed:
+        memory = _remember_cap(ctx, decision, memory)
+    if ctx.finding.diagnosis in _STRAINS:
+        memory = dataclasses.replace(memory, strain=Strain(now, ctx.load / ctx.serving))
+    if decision.reason is Reason.RELEASE_UNSCHEDULABLE and not ctx.finding.calm:
+        memory = dataclasses.replace(memory, released_at=now)
+    return memory
+
+
+def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:
+    before, after = ctx.current.max_num_seqs, decision.levers.max_num_seqs
+    if after > before:
+        raised = CapRaise(at=ctx.now, before=before, after=after, failing=ctx.pool.failing)
+        return dataclasses.replace(memory, last_raise=raised)
+    memory = dataclasses.replace(memory, last_raise=None)
+    if decision.reason is Reason.ROLL_BACK_CAP:
+        return dataclasses.replace(memory, cap_bound=after)
+    if decision.reason in _MARKS_CAP:
+        return dataclasses.replace(memory, cap_mark=CapMark(ctx.now, after))
+    return memory

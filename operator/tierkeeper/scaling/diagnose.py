@@ -1,0 +1,180 @@
+"""Why a tier burns, or that it does not: one finding a tick, with the figures it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tierkeeper.engine.latency import LLAMA_8B_2XA100, prefill_share
+from tierkeeper.scaling.memory import Memory, lengths
+from tierkeeper.scaling.model import PoolState
+from tierkeeper.scaling.wording import count, duration, milliseconds, times
+from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
+from tierkeeper.tier import TierSpec
+
+#: A queue counts once it has been too long for this many seconds: two looks at a 5 s tick, one at the default 15 s plus
+#: the next. A blip that one look catches is gone at the second.
+QUEUE_PERSISTS_SECONDS = 10.0
+
+#: TTFT is queue time where half of it or more is spent waiting to be scheduled.
+QUEUE_SHARE = 0.5
+
+#: TPOT is blamed on prefill from this share of the step time. On the Azure conversation trace at its SLO capacity the
+#: share is 0.32 and long TPOTs come from prefill; at a fifth, decoding itself is four fifths of the step.
+PREFILL_SHARE = 0.2
+
+#: Fewer misses than this in the window are chance: at a P99 objective "burn above 1" needs 3 bad of 100 for 95 %
+#: confidence (Wilson), and one bad request in ten is not a page.
+MINIMUM_MISSES = 3.0
+
+#: KV pressure: the cache is as good as full, and requests are thrown out of the batch more often than 6 times a minute
+#: in a pod. Full alone is efficient, and a single preemption is harmless.
+KV_FULL = 0.9
+PREEMPTIONS_PER_POD_SECOND = 0.1
+
+
+class Diagnosis(StrEnum):
+    UNKNOWN = "Unknown"
+    IDLE = "Idle"
+    HEALTHY = "Healthy"
+    QUEUE_BOUND = "QueueBound"
+    PREFILL_BOUND = "PrefillBound"
+    TPOT_PREFILL = "TpotPrefill"
+    TPOT_BATCH = "TpotBatch"
+    KV_PRESSURE = "KvPressure"
+    INFEASIBLE = "Infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    diagnosis: Diagnosis
+    cause: str
+    """A clause with figures: "TTFT burns 8.1x its budget over 1 min and 6.4x over 5 min, 12 requests wait"."""
+    from_windows: bool = False
+    """Rests on look-back windows alone: after a change they still show the time before it for a minute."""
+    sli: Sli | None = None
+
+    @property
+    def calm(self) -> bool:
+        return self.diagnosis in (Diagnosis.HEALTHY, Diagnosis.IDLE)
+
+
+def queue_too_long(spec: TierSpec, traffic: Traffic) -> bool:
+    """Whether a request that arrives now would wait too long, judged by gauges: a stuck queue yields no TTFT sample.
+
+    With a TTFT objective the predicted wait is held against the target; without one a queue is too long when it never
+    emptied for a minute.
+    """
+    target = spec.objective.ttft_seconds if spec.objective else None
+    if target is None:
+        return traffic.waiting_floor > 0
+    return traffic.waiting > 0 and predicted_wait_seconds(traffic) > target
+
+
+def predicted_wait_seconds(traffic: Traffic) -> float:
+    """Seconds until those who wait now have left the queue: waiting / rate of requests that leave the pool."""
+    if traffic.waiting <= 0:
+        return 0.0
+    leaving = max(traffic.finished_per_second, traffic.requests_per_second)
+    return traffic.waiting / leaving if leaving > 0 else float("inf")
+
+
+def hot(slo: SloAssessment | None) -> bool:
+    """Whether an SLO burns now: some control pair is above its factor, the last minute still spends faster than the
+    budget allows, and it is more than a miss or two."""
+    if slo is None or slo.state is not SignalState.OK or not slo.burning:
+        return False
+    minute = slo.window(60)
+    if minute is not None and not minute.burn.point >= 1.0:
+        return False
+    evidence = slo.window(300) or minute
+    return evidence is None or evidence.ratio.point * evidence.total >= MINIMUM_MISSES
+
+
+def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Memory) -> Finding:
+    """One finding for one tick. TPOT comes before the queue: where TPOT burns, a larger batch is no remedy."""
+    traffic = assessment.traffic
+    if not assessment.state.known:
+        return Finding(Diagnosis.UNKNOWN, f"{assessment.reason}: {assessment.message}")
+    if traffic.running <= 0 and traffic.waiting <= 0 and traffic.requests_per_second <= 0:
+        return Finding(Diagnosis.IDLE, "nothing runs, waits or arrives")
+    pods = max(1, pool.ready, traffic.observed_pods)
+    usage = traffic.kv_cache_usage or 0.0
+    if usage >= KV_FULL and traffic.preemptions_per_second >= PREEMPTIONS_PER_POD_SECOND * pods:
+        cause = f"{traffic.preemptions_per_second:.1f} preemptions/s with {usage:.0%} of the KV cache in use"
+        return Finding(Diagnosis.KV_PRESSURE, cause, from_windows=True)
+    tpot = assessment.tpot
+    if tpot is not None and hot(tpot):
+        return _tpot(tpot, assessment, pods)
+    pressed = memory.queue_since is not None and now - memory.queue_since >= QUEUE_PERSISTS_SECONDS
+    ttft = assessment.ttft
+    if pressed or (ttft is not None and hot(ttft)):
+        return _ttft(ttft, assessment, pods=pods, pressed=pressed)
+    return Finding(Diagnosis.HEALTHY, "no objective burns and no queue stands")
+
+
+def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int) -> Finding:
+    traffic = assessment.traffic
+    cause = _burn(tpot)
+    if _lone(assessment, pods):
+        return Finding(Diagnosis.INFEASIBLE, cause, from_windows=True, sli=Sli.TPOT)
+    typical = tpot.p50.seconds if tpot.p50 is not None else tpot.threshold_seconds
+    share = prefill_share(
+        LLAMA_8B_2XA100,
+        batch=traffic.running / pods,
+        lengths=lengths(assessment),
+        tpot_seconds=typical,
+        prompt_tokens_per_second=traffic.prompt_tokens_per_second / pods,
+    )
+    if share >= PREFILL_SHARE:
+        return Finding(Diagnosis.TPOT_PREFILL, f"{cause} and prefill takes {share:.0%} of the step", from_windows=True)
+    running = f"{count(traffic.running / pods, 'request')} run in each replica"
+    return Finding(Diagnosis.TPOT_BATCH, f"{cause} and {running}", from_windows=True)
+
+
+def _ttft(ttft: SloAssessment | None, assessment: Assessment, *, pods: int, pressed: bool) -> Finding:
+    """Queue-bound or prefill-bound: by who waits now, then by where TTFT is spent."""
+    traffic = assessment.traffic
+    burns = [_burn(ttft)] if ttft is not None and hot(ttft) else []
+    if pressed or traffic.waiting > 0:
+        parts = [*burns, f"{count(traffic.waiting, 'request')} wait{'s' if traffic.waiting == 1 else ''}"]
+        return Finding(Diagnosis.QUEUE_BOUND, ", ".join([*parts, *_wait(traffic)]))
+    if (share := _queue_share(traffic)) >= QUEUE_SHARE:
+        cause = ", ".join([*burns, f"{share:.0%} of it is queue time"])
+        return Finding(Diagnosis.QUEUE_BOUND, cause, from_windows=True)
+    cause = ", ".join([*burns, "the queue is empty"])
+    if _lone(assessment, pods):
+        return Finding(Diagnosis.INFEASIBLE, cause, from_windows=True, sli=Sli.TTFT)
+    return Finding(Diagnosis.PREFILL_BOUND, cause, from_windows=True)
+
+
+def _wait(traffic: Traffic) -> list[str]:
+    wait = predicted_wait_seconds(traffic)
+    return [] if wait == float("inf") else [f"the queue is {duration(wait) if wait >= 1 else milliseconds(wait)} long"]
+
+
+def _queue_share(traffic: Traffic) -> float:
+    if traffic.mean_queue_seconds is None or not traffic.mean_ttft_seconds:
+        return 0.0
+    return traffic.mean_queue_seconds / traffic.mean_ttft_seconds
+
+
+def _lone(assessment: Assessment, pods: int) -> bool:
+    """Whether requests run (nearly) alone, now and on average over the last minute: then no lever makes them faster.
+
+    The average comes from Little's law: tokens per second x seconds per token = sequences that decode.
+    """
+    traffic, tpot = assessment.traffic, assessment.tpot
+    if traffic.running > pods or traffic.waiting > 0:
+        return False
+    per_token = tpot.p50.seconds if tpot is not None and tpot.p50 is not None else 0.0
+    return traffic.generation_tokens_per_second * per_token <= pods
+
+
+def _burn(slo: SloAssessment) -> str:
+    windows = [w for w in (slo.window(60), slo.window(300)) if w is not None]
+    said = " and ".join(
+        f"{times(w.burn.point)}{' its budget' if i == 0 else ''} over {w.seconds // 60} min"
+        for i, w in enumerate(windows)
+    )
+    return f"{slo.sli} burns {said or 'its budget'}"

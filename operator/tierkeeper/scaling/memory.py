@@ -1,0 +1,178 @@
+"""What the decision code remembers between two ticks: plain values, never saved.
+
+An operator that starts anew has a fresh memory. It may grow a pool at once and shrink one only after a full
+stabilization window, because it cannot know what happened before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from tierkeeper.engine.latency import Lengths
+from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import Engine, TierSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """How many replicas a tick wanted, before any guard."""
+
+    at: float
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class CapRaise:
+    """The last raise of max-num-seqs, kept until it has proven harmless."""
+
+    at: float
+    before: int
+    after: int
+    failing: int
+    """Pods that were failing already when the cap was raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapMark:
+    """A max-num-seqs above which the pool did not keep TPOT or ran out of KV cache."""
+
+    at: float
+    cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Strain:
+    """The load of one replica at which the SLO burned for a reason that max-num-seqs does not bound."""
+
+    at: float
+    requests_per_replica: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """State of one tier's loop. Times are monotonic seconds; None means that it has not happened."""
+
+    started_at: float
+    engine: Engine | None = None
+    """The engine that the measured figures belong to; another engine forgets them."""
+    seen: Levers | None = None
+    """Levers as the last tick found them."""
+    decided: Levers | None = None
+    """Levers as the last tick left them."""
+    ready: int | None = None
+    replicas_at: float | None = None
+    """Last change of the replicas, by the loop or by another hand."""
+    live_at: float | None = None
+    """Last change of max-num-seqs or of the token budget."""
+    capacity_at: float | None = None
+    """Last time a pod became Ready."""
+    starting_since: float | None = None
+    startup_seconds: float | None = None
+    """Measured: from the first pod in flight to the last one Ready."""
+    unschedulable_since: float | None = None
+    released_at: float | None = None
+    """When a stuck scale-up was given back."""
+    resizing_since: float | None = None
+    queue_since: float | None = None
+    """Since when requests have to wait too long, without a break."""
+    calm_since: float | None = None
+    """Since when nothing burned, queued or was unknown, without a break."""
+    last_raise: CapRaise | None = None
+    cap_bound: int | None = None
+    """The largest max-num-seqs that has not killed a pod, where a larger one did."""
+    cap_mark: CapMark | None = None
+    strain: Strain | None = None
+    recommendations: tuple[Recommendation, ...] = ()
+    """The sliding maximum: older first, each larger than the next."""
+    drift: str = ""
+    """What another hand changed since the last tick; said once."""
+
+    @classmethod
+    def fresh(cls, now: float) -> Memory:
+        """The memory of an operator that has just started, or of a tier seen for the first time."""
+        return cls(started_at=now)
+
+    def highest_recommendation(self, *, since: float, default: int) -> int:
+        return max((r.replicas for r in self.recommendations if r.at >= since), default=default)
+
+    @property
+    def changed_at(self) -> float | None:
+        """Last change of any lever."""
+        return latest(self.replicas_at, self.live_at)
+
+
+def latest(*times: float | None) -> float | None:
+    return max((t for t in times if t is not None), default=None)
+
+
+def in_flight(pool: PoolState, assessment: Assessment) -> int:
+    """Replicas that were asked for and are still to come: created and loading, or not created yet.
+
+    Overload can make every pod fail its readiness probe. Pods that serve requests while none is Ready are not loading:
+    a pod that loads has no series.
+    """
+    traffic = assessment.traffic
+    serving = traffic.observed_pods if pool.ready == 0 and traffic.running > 0 else pool.ready
+    return max(0, pool.current.replicas - serving - pool.unschedulable - pool.failing)
+
+
+def lengths(assessment: Assessment) -> Lengths:
+    """Mean token lengths the pool shows, or the default where it does not."""
+    traffic, default = assessment.traffic, Lengths()
+    return Lengths(
+        prompt_tokens=traffic.mean_prompt_tokens or default.prompt_tokens,
+        output_tokens=traffic.mean_output_tokens or default.output_tokens,
+    )
+
+
+def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState) -> Memory:
+    """The memory after looking at the pool, before anything is decided."""
+    if memory.engine != spec.engine:
+        memory = dataclasses.replace(
+            memory,
+            engine=spec.engine,
+            startup_seconds=None,
+            last_raise=None,
+            cap_bound=None,
+            cap_mark=None,
+            strain=None,
+        )
+    memory = _observe_other_hands(memory, now=now, current=pool.current)
+    starting = in_flight(pool, assessment) > 0
+    grew = memory.ready is not None and pool.ready > memory.ready
+    startup = memory.startup_seconds
+    if memory.starting_since not in (None, memory.started_at) and grew and not starting:
+        startup = now - (memory.starting_since or now)
+    return dataclasses.replace(
+        memory,
+        ready=pool.ready,
+        capacity_at=now if grew else memory.capacity_at,
+        startup_seconds=startup,
+        starting_since=since(memory.starting_since, starting, now),
+        unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
+        resizing_since=since(memory.resizing_since, pool.resizing, now),
+    )
+
+
+def since(start: float | None, holds: bool, now: float) -> float | None:
+    """Since when something holds without a break: its start, now where it begins, None where it does not hold."""
+    if not holds:
+        return None
+    return now if start is None else start
+
+
+def _observe_other_hands(memory: Memory, *, now: float, current: Levers) -> Memory:
+    """A replica count that is neither what was seen nor what was decided was set by somebody else."""
+    seen, decided = memory.seen, memory.decided
+    if seen is None or decided is None or current.replicas in (seen.replicas, decided.replicas):
+        return dataclasses.replace(memory, drift="")
+    drift = f"replicas were changed {decided.replicas} → {current.replicas} by another hand"
+    return dataclasses.replace(memory, drift=drift, replicas_at=now)
+
+
+def remember_recommendation(memory: Memory, *, now: float, replicas: int, window_seconds: float) -> Memory:
+    """Adds what this tick wanted to the sliding maximum; what is older than the window, or lower, can never count."""
+    kept = tuple(r for r in memory.recommendations if r.at >= now - window_seconds and r.replicas > replicas)
+    return dataclasses.replace(memory, recommendations=(*kept, Recommendation(now, replicas)))
