@@ -1,0 +1,1 @@
+"""The outside world behind the ports: Kubernetes, Prometheus, the engines' own pages, clocks."""
