@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -18,7 +18,7 @@ Int = Annotated[int, Field(strict=True)]
 
 Bool = StrictBool
 
-INT_OR_STRING = Field(json_schema_extra={"x-kubernetes-int-or-string": True})
+INT_OR_STRING: dict[str, JsonValue] = {"x-kubernetes-int-or-string": True}
 """Marks a text that the API also takes as a whole number; goes with ``whole_number_as_text``."""
 
 

@@ -94,11 +94,11 @@ OWNED_FLAGS: tuple[tuple[str, str], ...] = (
     ("max-num-queued-tokens", "set spec.overflow.maxQueuedTokens"),
     ("shutdown-timeout", "set spec.rollout.drainSeconds"),
     ("custom-histogram-buckets", "set the thresholds in spec.slo, from which the buckets follow"),
-    ("host", "remove it: probes and the Service need the engine on the pod's address"),
-    ("port", "remove it: probes, Service and metrics use the operator's port"),
-    ("uds", "remove it: probes and the Service need the engine on the pod's address"),
+    ("host", "remove it, since probes and the Service need the engine on the pod's address"),
+    ("port", "remove it, since probes, Service and metrics use the operator's port"),
+    ("uds", "remove it, since probes and the Service need the engine on the pod's address"),
     ("api-key", "set VLLM_API_KEY in spec.engine.env from a Secret"),
-    ("disable-log-stats", "remove it: without the engine's metrics no promise can be kept"),
+    ("disable-log-stats", "remove it, since without the engine's metrics no promise can be kept"),
 )
 """Flags that the operator renders itself, and what to do instead. ``name|-short`` gives the short form too."""
 

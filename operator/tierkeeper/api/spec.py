@@ -15,7 +15,12 @@ from tierkeeper.tier import LiveResize, Mode, OverflowPolicy
 Percent = Annotated[Int, Field(ge=1, le=100)]
 
 _QUANTITY = r"^[0-9]{1,12}(\.[0-9]{1,9})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-Quantity = Annotated[str, BeforeValidator(whole_number_as_text), Field(max_length=32, pattern=_QUANTITY), INT_OR_STRING]
+Quantity = Annotated[
+    str,
+    Field(max_length=32, pattern=_QUANTITY),
+    BeforeValidator(whole_number_as_text),
+    Field(json_schema_extra={**INT_OR_STRING, "minimum": 0, "maximum": 999_999_999_999}),
+]
 """A Kubernetes quantity: a whole number, or a text such as 500m or 24Gi."""
 
 Name = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\s-][^\x00-\x1f\x7f]*$")]
@@ -80,7 +85,9 @@ class Slo(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (constraints.OBJECTIVE_IN_RANGE, constraints.PROMISES_SOMETHING)
 
-    objective_percent: Annotated[str, BeforeValidator(whole_number_as_text), Field(max_length=5), INT_OR_STRING] = "99"
+    objective_percent: Annotated[
+        str, Field(max_length=5), BeforeValidator(whole_number_as_text), Field(json_schema_extra={**INT_OR_STRING})
+    ] = "99"
     """Percentage of requests that must meet the thresholds: 99 makes them P99 targets; also a text such as "99.9"."""
     ttft_milliseconds: Annotated[Int, Field(ge=1, le=3_600_000)] | None = None
     """Longest time to first token, waiting included."""
