@@ -23,7 +23,7 @@ class EngineConfig:
     version: Version = (0, 32)
     num_blocks: int = 0
     api_keys: tuple[str, ...] = ()
-    shutdown_timeout: int = 0
+    shutdown_timeout: float = 0
     max_num_queued_reqs: int | None = None
     max_num_queued_tokens: int | None = None
     buckets: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import signal
 import sys
 
 from aiohttp import web
+from prometheus_client import REGISTRY, CollectorRegistry
 
 from e2e.engine.config import EngineConfig
 from e2e.engine.server import EngineServer
@@ -18,18 +19,20 @@ _THREAD_SWITCH_SECONDS = 0.0005
 
 
 async def serve(config: EngineConfig) -> int:
-    """Serves until SIGTERM or SIGINT, or until the engine dies; the exit code is 0 either way, as in vLLM (vllm#48966).
-
-    The port refuses connections until ``startup_seconds`` have passed.
-    """
+    """Serves until SIGTERM or SIGINT, or until the engine dies; the exit code is 0 either way (vllm#48966)."""
     sys.setswitchinterval(_THREAD_SWITCH_SECONDS)
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await serve_until(stop, config)
+    return 0
+
+
+async def serve_until(stop: asyncio.Event, config: EngineConfig, registry: CollectorRegistry = REGISTRY) -> None:
+    """Serves until the event is set or the engine dies. The port refuses connections for ``startup_seconds``."""
     if await _happens(stop, config.startup_seconds):
-        return 0
-    server = EngineServer(config)
+        return
+    server = EngineServer(config, registry)
     runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, config.host, config.port, backlog=1024).start()
@@ -45,13 +48,12 @@ async def serve(config: EngineConfig) -> int:
         await _shut_down(server)
     engine.cancel()
     await runner.cleanup()
-    return 0
 
 
 async def _shut_down(server: EngineServer) -> None:
     """No timeout: aborts what is in flight. With one: lets it finish, aborts new requests, cuts what is left."""
     timeout = server.config.shutdown_timeout
-    logger.info("Shutdown: %d requests in flight, timeout %d s", len(server.in_flight), timeout)
+    logger.info("Shutdown: %d requests in flight, timeout %s s", len(server.in_flight), timeout)
     server.shutting_down = True
     if timeout == 0:
         server.abort_all()

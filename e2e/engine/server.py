@@ -8,7 +8,7 @@ import uuid
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
 from e2e.engine.config import EngineConfig
 from e2e.engine.core import EngineCore
@@ -25,20 +25,24 @@ BUSY = "The engine is busy and takes no new requests now. Try again later or on 
 class EngineServer:
     """One model behind vLLM's HTTP surface."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, registry: CollectorRegistry = REGISTRY) -> None:
+        """``registry``: what /metrics serves; plugins add to the default one."""
         self.config = config
+        self.registry = registry
         kv_cache = KVCache(num_blocks=config.num_blocks, block_size=config.profile.block_size)
         scheduler = Scheduler(config.scheduler, kv_cache, has_active_cap=config.version >= (0, 31))
         self.core = EngineCore(scheduler, config.profile, max_model_len=config.max_model_len)
-        self.metrics = EngineMetrics(config)
-        self.loop = EngineLoop(self.core, self.metrics, Lateness(), slow_factor=config.slow_factor)
+        self.metrics = EngineMetrics(config, registry)
+        self.loop = EngineLoop(self.core, self.metrics, Lateness(registry), slow_factor=config.slow_factor)
         self.in_flight: dict[Request, asyncio.Transport | None] = {}
         self.shutting_down = False
         self.died = asyncio.Event()
 
     def application(self) -> web.Application:
         """The routes."""
-        app = web.Application(middlewares=[HttpMetrics().middleware, self._errors], client_max_size=64 * 2**20)
+        app = web.Application(
+            middlewares=[HttpMetrics(self.registry).middleware, self._errors], client_max_size=64 * 2**20
+        )
         app.router.add_post(Completions.path, self._completions)
         app.router.add_post(Chat.path, self._chat)
         app.router.add_get("/v1/models", self._models)
@@ -164,7 +168,7 @@ class EngineServer:
 
     async def _metrics(self, _: web.Request) -> web.StreamResponse:
         # A page takes some 10 ms of CPU; on a thread of its own it does not hold up a step.
-        page = await asyncio.to_thread(generate_latest, REGISTRY)
+        page = await asyncio.to_thread(generate_latest, self.registry)
         return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _fault(self, http: web.Request) -> web.StreamResponse:
