@@ -7,7 +7,7 @@
 # Conditions, percentiles and the last decision.
 - apiGroups: [tierkeeper.dev]
   resources: [servicetiers/status]
-  verbs: [get, patch]
+  verbs: [patch]
 # The engine pool of a tier. Server-side apply of a new object needs create and patch; a tier's children go with it by their
 # owner reference, so delete is not needed.
 - apiGroups: [apps]
@@ -16,7 +16,7 @@
 # The replica lever, written by its own field manager.
 - apiGroups: [apps]
   resources: [deployments/scale]
-  verbs: [get, patch]
+  verbs: [patch]
 # The address of a pool; the plugin and the live limits that its pods mount.
 - apiGroups: [""]
   resources: [services, configmaps]
@@ -29,8 +29,8 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, patch]
-# Decisions and failures as Events on the ServiceTier; a repeated one is counted up by patch.
+# Decisions and failures as Events on the ServiceTier. The operator itself holds back repetitions, so none is counted up.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end }}
