@@ -14,6 +14,13 @@ from e2e.platform import install_operator, install_prometheus, load
 from e2e.scenarios.kit import Kit
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The steady tiers are set up first and judged last, so that their five minutes pass while the others run."""
+    items.sort(
+        key=lambda item: {"test_steady_tiers_are_set_up": -1}.get(item.name, int(item.name.startswith("test_zz")))
+    )
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """A running cluster without the operator: enough for the API's own contract. The CRD is installed."""

@@ -1,7 +1,6 @@
 """A steady pool costs the API server nothing: no write, no Event, no mark on the user's object.
 
-The steady tiers are set up once, left alone while the other scenarios run, and judged at the end (this file sorts last
-among those that share the session; the judge waits until five minutes have passed).
+The steady tiers are set up first, left alone while the other scenarios run, and judged last (conftest.py orders it so).
 """
 
 from __future__ import annotations
