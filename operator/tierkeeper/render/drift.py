@@ -14,8 +14,8 @@ from tierkeeper.render.names import HASH_ANNOTATION, KIND
 Object = dict[str, Any]
 
 _MERGE_KEYS = ("containerPort", "mountPath", "port", "uid", "name", "key")
-"""Fields by which the API server identifies the elements of a list, the more telling first. Tolerations have ``key`` too,
-but may repeat it: a list is matched by a field only where each element has it and no two agree."""
+"""Fields by which the API server identifies the elements of a list, the more telling first. Tolerations may repeat
+their ``key``: a list is matched by a field only where each element has it and no two agree."""
 
 _QUANTITY = re.compile(r"([+-]?\d*\.?\d+|[+-]?\d+\.)(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 _SUFFIXES = {
@@ -63,23 +63,22 @@ def needs_apply(rendered: Object, live: Object | None) -> Drift | None:
 
 
 def is_foreign(live: Object, uid: str) -> str | None:
-    """None where the tier with this ``uid`` controls the object; else what it is and what to do. It is never adopted."""
+    """None where the tier with this ``uid`` controls the object; else what to do about it. It is never adopted."""
     meta = live.get("metadata", {})
     name = f"{live.get('kind', 'Object')} {meta.get('name')}"
+    remedy = f"or give the {KIND} another name"
     owner = next((ref for ref in meta.get("ownerReferences") or [] if ref.get("controller")), None)
     if owner is None:
-        return f"{name} exists and belongs to no {KIND}: delete it or give it another name, or give the {KIND} another name"
+        return f"{name} exists and belongs to no {KIND}: delete it or give it another name, {remedy}"
     if owner.get("uid") == uid:
         return None
-    if owner.get("kind") == KIND and meta.get("name", "").startswith(f"{owner.get('name')}-pool"):
+    controller = f"{owner.get('kind')} {owner.get('name')}"
+    if owner.get("kind") == KIND:
         return (
-            f"{name} still belongs to the {KIND} {owner.get('name')} that was deleted (uid {owner.get('uid')}): wait until "
-            "it is garbage-collected, or delete it"
+            f"{name} belongs to another {controller} (uid {owner.get('uid')}): if that one was deleted, wait until its "
+            f"children are garbage-collected; else delete it, {remedy}"
         )
-    return (
-        f"{name} is controlled by {owner.get('kind')} {owner.get('name')}: delete it there or give it another name, or give "
-        f"the {KIND} another name"
-    )
+    return f"{name} is controlled by {controller}: delete it there or give it another name, {remedy}"
 
 
 def quantity(text: str) -> Fraction | None:

@@ -25,8 +25,8 @@ PLUGIN_FILES = {
     "METADATA": f"{PLUGIN}-1.0.dist-info/METADATA",
     "entry_points.txt": f"{PLUGIN}-1.0.dist-info/entry_points.txt",
 }
-"""ConfigMap key -> path in the mounted folder, which Python then sees as an installed package. The version in the path is
-a constant: with the operator's own version in it, an upgrade of the operator would restart every pool."""
+"""ConfigMap key -> path in the mounted folder, which Python then sees as an installed package. The version in the path
+is a constant: with the operator's own version in it, an upgrade of the operator would restart every pool."""
 
 ENDPOINT_SECONDS = 15
 """Between the end of a pod's endpoints and SIGTERM: proxies and gateways must have stopped sending by then."""
@@ -162,7 +162,7 @@ def _resources(spec: TierSpec) -> Object:
 
 
 def _tolerations(spec: TierSpec) -> list[Object]:
-    """GPU nodes are tainted by convention with the resource's name, and nodes with partitioned GPUs with the vendor's."""
+    """By convention GPU nodes are tainted with the resource's name, those with partitioned GPUs as plain GPU nodes."""
     resource = spec.resources.gpu_resource_name
     keys = dict.fromkeys((resource, f"{resource.partition('/')[0]}/gpu")) if spec.resources.gpus_per_replica else {}
     ours: list[Object] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
