@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tierkeeper.scaling.context import Context
-from tierkeeper.slo.model import SignalState, SloAssessment
+from tierkeeper.slo.model import SloAssessment
 
 #: A pool that grows is sized for this share of its running slots: requests come in Poisson bunches, and one balancer
 #: does not fill every replica evenly. 2 replicas of 16 with 12 waiting: (32 + 12) / (16 x 0.8) = 3.4, so 4.
@@ -84,10 +84,8 @@ def proven_by_requests(ctx: Context) -> bool:
 
 
 def minute_burn(slo: SloAssessment) -> float:
-    """Burn over the last minute, 0 where no request was seen; infinite where it cannot be told."""
-    if slo.state is SignalState.NO_TRAFFIC:
-        return 0.0
+    """Burn over the last minute, 0 where no request was seen in it; infinite where it cannot be told."""
+    if not slo.state.known:
+        return math.inf
     minute = slo.window(60)
-    if slo.state is not SignalState.OK or minute is None or minute.burn.point != minute.burn.point:
-        return float("inf")
-    return minute.burn.point
+    return 0.0 if minute is None else minute.burn.point

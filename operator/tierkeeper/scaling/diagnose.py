@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, prefill_share
-from tierkeeper.scaling.memory import Memory, lengths
+from tierkeeper.scaling.memory import Memory, latest, lengths
 from tierkeeper.scaling.model import PoolState
 from tierkeeper.scaling.wording import count, duration, milliseconds, times
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
@@ -79,16 +79,20 @@ def predicted_wait_seconds(traffic: Traffic) -> float:
     return traffic.waiting / leaving if leaving > 0 else float("inf")
 
 
-def hot(slo: SloAssessment | None) -> bool:
-    """Whether an SLO burns now: some control pair is above its factor, the last minute still spends faster than the
-    budget allows, and it is more than a miss or two."""
+def hot(slo: SloAssessment | None, *, unchanged_seconds: float) -> bool:
+    """Whether an SLO burns now, and not only in the echo of what has been mended.
+
+    Some control pair is above its factor; the last minute still spends faster than the budget allows; and the misses
+    that count come from after the last change, ``unchanged_seconds`` ago.
+    """
     if slo is None or slo.state is not SignalState.OK or not slo.burning:
         return False
     minute = slo.window(60)
-    if minute is not None and not minute.burn.point >= 1.0:
+    evidence = slo.window(300) if unchanged_seconds >= 300 else minute
+    if minute is None or evidence is None:
         return False
-    evidence = slo.window(300) or minute
-    return evidence is None or evidence.ratio.point * evidence.total >= MINIMUM_MISSES
+    burns = minute.burn.point >= 1.0 and evidence.burn.point >= 1.0
+    return burns and evidence.ratio.point * evidence.total >= MINIMUM_MISSES - 1e-6
 
 
 def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Memory) -> Finding:
@@ -103,12 +107,14 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     if usage >= KV_FULL and traffic.preemptions_per_second >= PREEMPTIONS_PER_POD_SECOND * pods:
         cause = f"{traffic.preemptions_per_second:.1f} preemptions/s with {usage:.0%} of the KV cache in use"
         return Finding(Diagnosis.KV_PRESSURE, cause, from_windows=True)
+    changed = latest(memory.changed_at, memory.capacity_at)
+    unchanged = float("inf") if changed is None else now - changed
     tpot = assessment.tpot
-    if tpot is not None and hot(tpot):
+    if tpot is not None and hot(tpot, unchanged_seconds=unchanged):
         return _tpot(tpot, assessment, pods)
     pressed = memory.queue_since is not None and now - memory.queue_since >= QUEUE_PERSISTS_SECONDS
-    ttft = assessment.ttft
-    if pressed or (ttft is not None and hot(ttft)):
+    ttft = assessment.ttft if hot(assessment.ttft, unchanged_seconds=unchanged) else None
+    if pressed or ttft is not None:
         return _ttft(ttft, assessment, pods=pods, pressed=pressed)
     return Finding(Diagnosis.HEALTHY, "no objective burns and no queue stands")
 
@@ -127,15 +133,15 @@ def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int) -> Finding:
         prompt_tokens_per_second=traffic.prompt_tokens_per_second / pods,
     )
     if share >= PREFILL_SHARE:
-        return Finding(Diagnosis.TPOT_PREFILL, f"{cause} and prefill takes {share:.0%} of the step", from_windows=True)
+        return Finding(Diagnosis.TPOT_PREFILL, f"{cause}, prefill takes {share:.0%} of the step", from_windows=True)
     running = f"{count(traffic.running / pods, 'request')} run in each replica"
-    return Finding(Diagnosis.TPOT_BATCH, f"{cause} and {running}", from_windows=True)
+    return Finding(Diagnosis.TPOT_BATCH, f"{cause}, {running}", from_windows=True)
 
 
 def _ttft(ttft: SloAssessment | None, assessment: Assessment, *, pods: int, pressed: bool) -> Finding:
-    """Queue-bound or prefill-bound: by who waits now, then by where TTFT is spent."""
+    """Queue-bound or prefill-bound: by who waits now, then by where TTFT is spent. ``ttft`` is None unless it burns."""
     traffic = assessment.traffic
-    burns = [_burn(ttft)] if ttft is not None and hot(ttft) else []
+    burns = [_burn(ttft)] if ttft is not None else []
     if pressed or traffic.waiting > 0:
         parts = [*burns, f"{count(traffic.waiting, 'request')} wait{'s' if traffic.waiting == 1 else ''}"]
         return Finding(Diagnosis.QUEUE_BOUND, ", ".join([*parts, *_wait(traffic)]))

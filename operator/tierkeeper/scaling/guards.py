@@ -124,7 +124,7 @@ def stabilized(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def evidence(proposal: Proposal, ctx: Context) -> Proposal:
-    """A shrink under load needs 400 requests within budget or gauges that prove it harmless; a frozen budget, gauges."""
+    """A shrink under load needs 400 requests within budget, or gauges that prove it harmless."""
     if proposal.reason is not Reason.SCALE_DOWN or proven_by_gauges(ctx, replicas=proposal.levers.replicas):
         return proposal
     if budget_frozen(ctx):

@@ -261,11 +261,11 @@ def _steady(ctx: Context) -> Proposal:
     """Nothing to do. The message has no live figure, so that an unchanged pool is an unchanged text."""
     setting = f"{count(ctx.current.replicas, 'replica')} at max-num-seqs {ctx.current.max_num_seqs}"
     if ctx.finding.diagnosis is Diagnosis.IDLE:
-        return hold(ctx, Reason.IDLE, f"idle at {setting}: nothing runs, waits or arrives")
+        return hold(ctx, Reason.IDLE, f"idle with {setting}: nothing runs, waits or arrives")
     if ctx.spec.objective is None:
-        return hold(ctx, Reason.NO_OBJECTIVE, f"steady at {setting}: no objective is promised and no queue stands")
+        return hold(ctx, Reason.NO_OBJECTIVE, f"steady with {setting}: no objective is promised and no queue stands")
     least = ctx.spec.scaling.replicas.min
     if ctx.current.replicas > least and ctx.worst_load <= ctx.current.max_num_seqs * ctx.current.replicas / 2:
-        message = f"stays at {setting}: with one less, the others could not carry the load within the objectives"
+        message = f"stays with {setting}: with one less, the others could not carry the load within the objectives"
         return hold(ctx, Reason.HOLD_SURVIVORS, message)
-    return hold(ctx, Reason.STEADY, f"steady at {setting}: every objective holds and no queue stands")
+    return hold(ctx, Reason.STEADY, f"steady with {setting}: every objective holds and no queue stands")

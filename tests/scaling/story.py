@@ -1,0 +1,210 @@
+"""A stage for time-stepped scenarios: a tier, what its metrics say, and pods that come when the story says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tierkeeper.scaling.decide import decide
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState
+from tierkeeper.slo.model import Assessment, Quantile, Ratio, SignalState, Sli, SloAssessment, Traffic, WindowSli
+from tierkeeper.tier import (
+    Bounds,
+    Engine,
+    Mode,
+    Model,
+    Objective,
+    Resources,
+    Rollout,
+    Scaling,
+    TierKey,
+    TierSpec,
+)
+
+KEY = TierKey("llm", "gold")
+TICK = 5.0
+START = 10_000.0
+
+
+def tier(
+    *,
+    replicas: tuple[int, int] = (1, 8),
+    seqs: tuple[int, int] = (4, 64),
+    start: int = 16,
+    tokens: tuple[int, int] | None = None,
+    ttft: float | None = 1.5,
+    tpot: float | None = 0.1,
+    window: int = 300,
+    mode: Mode = Mode.AUTO,
+    startup_seconds: int = 1800,
+) -> TierSpec:
+    """A tier like the Gold example: TTFT 1.5 s, TPOT 100 ms, max-num-seqs from 16."""
+    promised = ttft is not None or tpot is not None
+    return TierSpec(
+        key=KEY,
+        uid="7f1c",
+        generation=1,
+        model=Model(id="example/model", served_name="example"),
+        objective=Objective(ratio=0.99, ttft_seconds=ttft, tpot_seconds=tpot) if promised else None,
+        engine=Engine(image="vllm/vllm-openai:v0.32.0", version=(0, 32, 0), max_num_seqs=start),
+        resources=Resources(),
+        scaling=Scaling(
+            mode=mode,
+            replicas=Bounds(*replicas),
+            max_num_seqs=Bounds(*seqs),
+            max_num_batched_tokens=Bounds(*tokens) if tokens else None,
+            scale_down_stabilization_seconds=window,
+        ),
+        rollout=Rollout(startup_seconds=startup_seconds),
+    )
+
+
+def slo(
+    sli: Sli,
+    *,
+    threshold: float,
+    burn: float = 0.0,
+    p99: float | None = None,
+    p99_open: bool = False,
+    p50: float | None = None,
+    total: float = 200.0,
+    budget_left: float | None = None,
+    state: SignalState = SignalState.OK,
+) -> SloAssessment:
+    """One SLO whose control windows all burn alike; above 6x it burns."""
+    ratio = Ratio(*[burn * 0.01] * 3)
+    rates = Ratio(*[burn] * 3)
+    windows = tuple(WindowSli(s, total=total * s / 300, ratio=ratio, burn=rates) for s in (60, 300, 1800))
+    seconds = threshold * (0.4 if burn < 1 else 1.2) if p99 is None else p99
+    return SloAssessment(
+        sli=sli,
+        threshold_seconds=threshold,
+        state=state,
+        reason=str(state),
+        message="",
+        windows=windows if state is SignalState.OK else (),
+        p50=Quantile(seconds / 2 if p50 is None else p50),
+        p99=Quantile(seconds, at_or_above=p99_open) if state is SignalState.OK else None,
+        burning=burn >= 6,
+        urgent=burn >= 6,
+        met=burn <= 1,
+        budget_left=budget_left,
+    )
+
+
+class Story:
+    """Ticks a tier through time. Decisions are applied at once; new pods start and become Ready when told."""
+
+    def __init__(self, spec: TierSpec | None = None, *, replicas: int = 1, cap: int | None = None) -> None:
+        self.spec = spec or tier()
+        tokens = self.spec.scaling.max_num_batched_tokens
+        self.levers = Levers(replicas, cap or self.spec.engine.max_num_seqs, tokens.max if tokens else None)
+        self.now = START
+        self.memory = Memory.fresh(self.now)
+        self.ready = replicas
+        self.pool: dict[str, Any] = {}
+        """What the cluster shows beside levers and ready pods: unschedulable, failing, rolling_out, ..."""
+        self.traffic = Traffic()
+        self.state = SignalState.OK
+        self.reason = "Ok"
+        self.slos: dict[Sli, SloAssessment] = {}
+        self.clean_since: float | None = self.now
+        self.observed: int | None = None
+        self.pods_come = True
+        self.decisions: list[Decision] = []
+        self.calm()
+
+    def calm(self, *, running: float = 2.0, requests_5m: float = 1000.0, requests_per_second: float = 3.0) -> Story:
+        """Requests run, none waits, nothing burns."""
+        self.traffic = Traffic(
+            running=running,
+            requests_per_second=requests_per_second,
+            finished_per_second=requests_per_second,
+            requests_5m=requests_5m,
+        )
+        return self.burns()
+
+    def idle(self) -> Story:
+        """Nothing arrives any more; counters stand still and the quantiles have become not-a-number."""
+        self.traffic, self.state, self.reason = Traffic(), SignalState.NO_TRAFFIC, "NoTraffic"
+        self.slos = {s: dataclasses.replace(v, state=SignalState.NO_TRAFFIC, windows=()) for s, v in self.slos.items()}
+        return self
+
+    def burns(self, *, ttft: float = 0.0, tpot: float = 0.0, **tpot_details: Any) -> Story:
+        """How fast each promised SLO burns, as a multiple of its budget."""
+        self.state, self.reason, self.slos = SignalState.OK, "Ok", {}
+        if self.clean_since is None:
+            self.clean_since = self.now
+        objective = self.spec.objective
+        if objective is not None and objective.ttft_seconds is not None:
+            self.slos[Sli.TTFT] = slo(Sli.TTFT, threshold=objective.ttft_seconds, burn=ttft)
+        if objective is not None and objective.tpot_seconds is not None:
+            self.slos[Sli.TPOT] = slo(Sli.TPOT, threshold=objective.tpot_seconds, burn=tpot, **tpot_details)
+        return self
+
+    def blind(self, state: SignalState, reason: str) -> Story:
+        """Metrics cannot be believed any more."""
+        self.state, self.reason, self.clean_since, self.traffic = state, reason, None, Traffic()
+        self.slos = {s: dataclasses.replace(v, state=state, windows=(), p99=None) for s, v in self.slos.items()}
+        return self
+
+    def queue(self, waiting: float, *, running: float | None = None, floor: float | None = None, **more: Any) -> Story:
+        """Every slot is taken and requests wait."""
+        slots = self.levers.max_num_seqs * self.ready
+        self.traffic = Traffic(
+            **{
+                "running": float(slots if running is None else running),
+                "waiting": waiting,
+                "waiting_floor": waiting if floor is None else floor,
+                "requests_per_second": 3.0,
+                "finished_per_second": 3.0,
+                "requests_5m": 1000.0,
+                "mean_queue_seconds": 1.8,
+                "mean_ttft_seconds": 2.2,
+                **more,
+            }
+        )
+        return self
+
+    def starting(self) -> int:
+        return max(
+            0, self.levers.replicas - self.ready - self.pool.get("unschedulable", 0) - self.pool.get("failing", 0)
+        )
+
+    def pods_become_ready(self) -> Story:
+        self.ready = self.levers.replicas
+        return self
+
+    def tick(self) -> Decision:
+        observed = self.ready if self.observed is None else self.observed
+        assessment = Assessment(
+            key=KEY,
+            state=self.state,
+            reason=self.reason,
+            message="as the story says",
+            slos=self.slos,
+            traffic=dataclasses.replace(self.traffic, observed_pods=observed),
+            clean_since=self.clean_since,
+        )
+        pool = PoolState(current=self.levers, ready=self.ready, starting=self.starting(), **self.pool)
+        decision, self.memory = decide(
+            now=self.now, spec=self.spec, assessment=assessment, pool=pool, memory=self.memory
+        )
+        if self.spec.scaling.mode is not Mode.RECOMMEND:
+            self.levers = decision.levers
+            self.ready = min(self.ready, self.levers.replicas)
+        self.decisions.append(decision)
+        self.now += TICK
+        return decision
+
+    def pass_time(self, seconds: float) -> Decision:
+        """Tick until so many seconds are over; the last decision."""
+        decision = self.tick()
+        end = self.now - TICK + seconds
+        while self.now < end:
+            decision = self.tick()
+        return decision
+
+    def changes(self) -> list[tuple[Lever, ...]]:
+        return [d.changed for d in self.decisions if d.changed]
