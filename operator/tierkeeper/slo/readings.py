@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isinf, isnan
+from math import isfinite, isinf, isnan, nan
 
 from tierkeeper.slo.histogram import Edge, MalformedError, build
 from tierkeeper.slo.model import Histogram, Sample, Sli
@@ -43,7 +43,8 @@ class Problem:
     message: str
 
 
-Edges = Mapping[float, Edge]
+RawBuckets = Mapping[str, Mapping[str, float]]
+"""One family's buckets as they came: ``le`` as written -> stat -> value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class Readings:
     """Gauges by kind and pod name."""
     rates: dict[Signal, dict[str, float]] = field(default_factory=dict)
     """Per-second rates by signal and stat; the stat is empty where the signal has one figure only."""
-    families: dict[tuple[Sli, int], dict[str, dict[str, Edge]]] = field(default_factory=dict)
-    """Raw buckets by SLI and window seconds: family -> ``le`` as written -> Edge."""
+    families: dict[tuple[Sli, int], dict[str, dict[str, dict[str, float]]]] = field(default_factory=dict)
+    """Raw buckets by SLI and window seconds: family -> ``le`` as written -> stat -> value."""
     evaluated_at: float | None = None
     """Prometheus' clock at the newest evaluation in the snapshot, in Unix seconds."""
 
@@ -121,21 +122,15 @@ def _put(readings: Readings, signal: Signal, sample: Sample, labels: MetricLabel
             figures[pod] = _larger(figures.get(pod), sample.value)
     elif sli := BUCKET_SIGNALS.get(signal.kind):
         raw = readings.families.setdefault((sli, signal.window_seconds), {})
-        _put_bucket(raw.setdefault(sample.labels.get(FAMILY_LABEL, ""), {}), sample)
+        family = raw.setdefault(sample.labels.get(FAMILY_LABEL, ""), {})
+        _put_stat(family.setdefault(sample.labels.get("le", ""), {}), sample)
     else:
-        rates = readings.rates.setdefault(signal, {})
-        stat = sample.labels.get(STAT_LABEL, "")
-        rates[stat] = _larger(rates.get(stat), sample.value)
+        _put_stat(readings.rates.setdefault(signal, {}), sample)
 
 
-def _put_bucket(buckets: dict[str, Edge], sample: Sample) -> None:
-    le = sample.labels.get("le", "")
-    edge = buckets.get(le, Edge(count=0.0, series=0))
-    if sample.labels.get(STAT_LABEL) == Stat.SERIES:
-        series = 0 if isnan(sample.value) or isinf(sample.value) else int(sample.value)
-        buckets[le] = Edge(count=edge.count, series=max(edge.series, series))
-    else:
-        buckets[le] = Edge(count=_larger(edge.count, sample.value), series=edge.series)
+def _put_stat(stats: dict[str, float], sample: Sample) -> None:
+    stat = sample.labels.get(STAT_LABEL, "")
+    stats[stat] = _larger(stats.get(stat), sample.value)
 
 
 def _larger(known: float | None, value: float) -> float:
@@ -145,7 +140,7 @@ def _larger(known: float | None, value: float) -> float:
     return known if isnan(known) else max(known, value)
 
 
-def _covers(raw: Mapping[str, Mapping[str, Edge]]) -> bool:
+def _covers(raw: Mapping[str, RawBuckets]) -> bool:
     """Whether the preferred family is there for every series that any family has.
 
     During an image upgrade old pods know only the per-token families. Requests and tokens cannot be added, so all
@@ -153,15 +148,21 @@ def _covers(raw: Mapping[str, Mapping[str, Edge]]) -> bool:
     """
     if REQUEST_TPOT_FAMILY not in raw:
         return False
-    tokens = sum(_series(edges) for family, edges in raw.items() if family != REQUEST_TPOT_FAMILY)
+    tokens = sum(_series(buckets) for family, buckets in raw.items() if family != REQUEST_TPOT_FAMILY)
     return _series(raw[REQUEST_TPOT_FAMILY]) >= tokens
 
 
-def _series(edges: Mapping[str, Edge]) -> int:
-    return edges["+Inf"].series if "+Inf" in edges else max((e.series for e in edges.values()), default=0)
+def _series(buckets: RawBuckets) -> int:
+    top = buckets.get("+Inf")
+    return _edge(top).series if top else max((_edge(b).series for b in buckets.values()), default=0)
 
 
-def _window(raw: Mapping[str, Mapping[str, Edge]], *, per_request: bool) -> WindowHistogram:
+def _edge(stats: Mapping[str, float]) -> Edge:
+    series = stats.get(Stat.SERIES, 0.0)
+    return Edge(count=stats.get(Stat.SUM, nan), series=int(series) if isfinite(series) else 0)
+
+
+def _window(raw: Mapping[str, RawBuckets], *, per_request: bool) -> WindowHistogram:
     names = sorted(raw) if len(raw) == 1 else [f for f in sorted(raw) if (f == REQUEST_TPOT_FAMILY) == per_request]
     metric = " + ".join(names)
     try:
@@ -170,19 +171,19 @@ def _window(raw: Mapping[str, Mapping[str, Edge]], *, per_request: bool) -> Wind
         return WindowHistogram(metric=metric, histogram=None, problem=Problem(error.reason, error.message))
 
 
-def _merge(families: Iterable[Mapping[str, Edge]]) -> Edges:
+def _merge(families: Iterable[RawBuckets]) -> dict[float, Edge]:
     """Add up what has the same edge: "1" and "1.0" are one, and so are the halves of a family under two names.
 
     Raises MalformedError where an edge is no number.
     """
     merged: dict[float, Edge] = {}
-    for edges in families:
-        for text, edge in edges.items():
+    for buckets in families:
+        for text, stats in buckets.items():
             try:
                 le = float(text)
             except ValueError:
                 le = float("nan")
             if isnan(le):
                 raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no number")
-            merged[le] = merged[le] + edge if le in merged else edge
+            merged[le] = merged[le] + _edge(stats) if le in merged else _edge(stats)
     return merged
