@@ -27,7 +27,7 @@ class FakeClock:
 class FakeMetrics:
     """Answers each query as ``answer`` says; it may raise MetricsError."""
 
-    answer: Callable[[str], list] = lambda promql: []
+    answer: Callable[[str], list] = lambda _: []
     asked: list[str] = field(default_factory=list)
 
     async def query(self, promql):
@@ -43,7 +43,7 @@ class FakeProbe:
     asked: list[str] = field(default_factory=list)
     default: AppliedLimits | None = None
 
-    async def limits(self, *, pod_ip, port):
+    async def limits(self, *, pod_ip, port):  # noqa: ARG002
         self.asked.append(pod_ip)
         return self.pods.get(pod_ip, self.default)
 
@@ -60,8 +60,8 @@ class Recorded:
 class FakeRecorder:
     events: list[Recorded] = field(default_factory=list)
 
-    async def record(self, key, *, uid, type, reason, message):
-        self.events.append(Recorded(key, str(type), reason, message))
+    async def record(self, key, *, uid, event_type, reason, message):  # noqa: ARG002
+        self.events.append(Recorded(key, str(event_type), reason, message))
 
     @property
     def reasons(self) -> list[str]:

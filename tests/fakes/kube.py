@@ -7,7 +7,7 @@ turns replicas into pods when told to. Calls can be made to fail, before or afte
 
 import copy
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierkeeper.ports import ApiError, Kind, Object
@@ -36,12 +36,12 @@ class FakeKube:
     objects: dict[tuple[Kind, str, str], Object] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     events: list[Object] = field(default_factory=list)
-    on_change: Callable[[Kind, Object, bool], None] = lambda kind, obj, deleted: None
+    on_change: Callable[[Kind, Object, bool], None] = lambda _kind, _obj, _deleted: None
     crash_before: int | None = None
     """Die at the nth call (from 1), before it takes effect."""
     crash_after: int | None = None
-    fail: Callable[[Call], ApiError | None] = lambda call: None
-    mutate: Callable[[Object], None] = lambda obj: None
+    fail: Callable[[Call], ApiError | None] = lambda _: None
+    mutate: Callable[[Object], None] = lambda _: None
     """A mutating webhook: changes what is about to be stored."""
     _owned: dict[tuple[Kind, str, str], dict[tuple[str, str], set[tuple[str, ...]]]] = field(default_factory=dict)
     _uids: itertools.count = field(default_factory=lambda: itertools.count(1))
@@ -147,7 +147,7 @@ class FakeKube:
             status["observedGeneration"] = current["metadata"]["generation"]
             self._store(kind, current | {"status": current.get("status", {}) | status})
 
-    def pods_of(self, namespace: str, deployment: str) -> list[Object]:
+    def pods_of(self, namespace: str, deployment: str) -> Sequence[Object]:
         return [
             obj
             for (kind, ns, _), obj in self.objects.items()
@@ -160,7 +160,7 @@ class FakeKube:
         self._store(Kind.POD, self.objects[Kind.POD, namespace, name] | {"status": dict(status)})
 
     @property
-    def writes(self) -> list[Call]:
+    def writes(self) -> Sequence[Call]:
         return [call for call in self.calls if call.verb in WRITES]
 
     def settled(self) -> dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import TracebackType
+from typing import Self
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,7 +27,7 @@ class HttpProbe:
     def __init__(self, *, timeout_seconds: float = 2.0, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._http = httpx.AsyncClient(timeout=timeout_seconds, trust_env=False, transport=transport)
 
-    async def __aenter__(self) -> HttpProbe:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

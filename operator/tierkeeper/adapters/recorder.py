@@ -25,7 +25,7 @@ class EventRecorder:
         self._quiet = quiet_seconds
         self._posted: dict[tuple[TierKey, str, str], float] = {}
 
-    async def record(self, key: TierKey, *, uid: str, type: EventType, reason: str, message: str) -> None:  # noqa: A002
+    async def record(self, key: TierKey, *, uid: str, event_type: EventType, reason: str, message: str) -> None:
         now = self._clock.monotonic()
         self._posted = {known: at for known, at in self._posted.items() if now - at < self._quiet}
         said = (key, reason, message)
@@ -34,7 +34,7 @@ class EventRecorder:
         self._posted[said] = now
         stamp = datetime.fromtimestamp(self._clock.wall(), UTC)
         try:
-            await self._api.create_event(self._event(key, uid, type, reason, message, stamp))
+            await self._api.create_event(self._event(key, uid, event_type, reason, message, stamp))
         except ApiError as error:
             log.warning("event %s on %s not posted: %s", reason, key, error)
 

@@ -80,6 +80,11 @@ class KeyedQueue(Generic[K]):
         """Keys that are due and not yet worked on."""
         return len(self._ready) + len(self._again)
 
+    @property
+    def busy(self) -> bool:
+        """Whether some key is worked on at this moment."""
+        return bool(self._active)
+
     def failures(self, key: K) -> int:
         """Failures in a row so far."""
         return self._failures.get(key, 0)

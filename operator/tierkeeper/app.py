@@ -1,0 +1,155 @@
+"""The composition root: builds every part once, hands it to the next, and runs until something ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from contextlib import AsyncExitStack
+
+import kopf
+
+from tierkeeper.adapters.clock import SystemClock
+from tierkeeper.adapters.kube import connect
+from tierkeeper.adapters.probe import HttpProbe
+from tierkeeper.adapters.prometheus import PrometheusSource
+from tierkeeper.adapters.recorder import EventRecorder
+from tierkeeper.control.queue import KeyedQueue
+from tierkeeper.control.reconciler import Reconciler
+from tierkeeper.control.record import Records
+from tierkeeper.control.runtime import Runtime
+from tierkeeper.control.slo_loop import Rhythm, SloLoop
+from tierkeeper.control.snapshot import Snapshots
+from tierkeeper.control.store import Store
+from tierkeeper.handlers.watch import build_registry, build_settings
+from tierkeeper.obs.health import Health
+from tierkeeper.obs.logs import configure_logs
+from tierkeeper.obs.metrics import Metrics
+from tierkeeper.obs.server import serving
+from tierkeeper.plugin import plugin_source
+from tierkeeper.ports import EngineProbe, KubeApi, MetricsSource
+from tierkeeper.settings import Settings
+from tierkeeper.slo.burn import CONTROL_WINDOWS
+from tierkeeper.slo.signals import MetricLabels
+from tierkeeper.tier import TierKey
+
+log = logging.getLogger(__name__)
+
+STUCK_TICKS = 10
+"""Ticks without a sign of life after which a loop counts as stuck: a tick may wait for several query time-outs."""
+
+
+def run(settings: Settings) -> int:
+    """Run the operator until it is told to stop (0) or a part of it dies (1)."""
+    configure_logs(format=settings.log_format, level=settings.log_level)
+    try:
+        asyncio.run(_operate(settings))
+    except KeyboardInterrupt:
+        return 0
+    except Exception:
+        log.exception("the operator ends")
+        return 1
+    return 0
+
+
+async def _operate(settings: Settings) -> None:
+    """Raises whatever ended the operator, other than a signal."""
+    health = Health(SystemClock(), stale_seconds=max(60.0, STUCK_TICKS * settings.tick_seconds))
+    metrics = Metrics()
+    stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        ports = await stack.enter_async_context(
+            serving(
+                registry=metrics.registry,
+                health=health,
+                metrics_port=settings.metrics_port,
+                health_port=settings.health_port,
+            )
+        )
+        api = await connect(random=random.random)
+        stack.push_async_callback(api.close)
+        probe = await stack.enter_async_context(HttpProbe())
+        source = await stack.enter_async_context(
+            PrometheusSource(
+                settings.prometheus_url,
+                timeout_seconds=settings.prometheus_timeout_seconds,
+                token_file=settings.prometheus_token_file,
+            )
+        )
+        runtime = assemble(settings, api=api, probe=probe, source=source, health=health, metrics=metrics, stop=stop)
+        where = ", ".join(settings.watch_namespaces) or "all namespaces"
+        log.info("watching ServiceTiers in %s; metrics on port %d, health on port %d", where, *ports)
+        await _watch(settings, runtime, stop)
+
+
+def assemble(
+    settings: Settings,
+    *,
+    api: KubeApi,
+    probe: EngineProbe,
+    source: MetricsSource,
+    health: Health,
+    metrics: Metrics,
+    stop: asyncio.Event,
+) -> Runtime:
+    """All parts of ``control`` over the given ports. ``stop`` is set when a part dies."""
+    clock, store, records = SystemClock(), Store(), Records()
+    queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random)
+    labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
+    windows = CONTROL_WINDOWS.for_scrape_interval(settings.scrape_interval_seconds)
+    reconciler = Reconciler(
+        api=api,
+        probe=probe,
+        clock=clock,
+        recorder=EventRecorder(api, clock, instance=f"{socket.gethostname()}-{os.getpid()}"),
+        store=store,
+        records=records,
+        metrics=metrics,
+        plugin_source=plugin_source(),
+        status_interval_seconds=settings.status_interval_seconds,
+    )
+    loop = SloLoop(
+        store=store,
+        records=records,
+        snapshots=Snapshots(source, clock, labels, windows, metrics),
+        clock=clock,
+        rhythm=Rhythm(
+            tick=settings.tick_seconds,
+            scrape=settings.scrape_interval_seconds,
+            status=settings.status_interval_seconds,
+        ),
+        wake=queue.add,
+        metrics=metrics,
+        health=health,
+    )
+    return Runtime(
+        api=api,
+        store=store,
+        records=records,
+        queue=queue,
+        reconciler=reconciler,
+        loop=loop,
+        health=health,
+        metrics=metrics,
+        namespaces=settings.watch_namespaces,
+        workers=settings.workers,
+        resync_seconds=settings.resync_seconds,
+        random=random.random,
+        on_failure=stop.set,
+    )
+
+
+async def _watch(settings: Settings, runtime: Runtime, stop: asyncio.Event) -> None:
+    """kopf is the root: it ends all tasks started under it, and a dead watcher ends it."""
+    await kopf.operator(
+        registry=build_registry(runtime),
+        settings=build_settings(),
+        standalone=True,
+        clusterwide=not settings.watch_namespaces,
+        namespaces=settings.watch_namespaces,
+        stop_flag=stop,
+    )
+    if runtime.failure is not None:
+        raise runtime.failure

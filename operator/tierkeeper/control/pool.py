@@ -1,0 +1,124 @@
+"""One pool as the cluster shows it, read from its objects. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tierkeeper.control.pods import PodCensus, take_census
+from tierkeeper.engine.flags import live_resize
+from tierkeeper.engine.limits import NUDGE_ANNOTATION, parse_limits
+from tierkeeper.ports import Object
+from tierkeeper.scaling.levers import starting_levers
+from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.tier import TierSpec
+
+APPLY_MANAGER = "tierkeeper"
+"""Field manager of the children and of the status."""
+SCALE_MANAGER = "tierkeeper-scale"
+"""Field manager of ``spec.replicas`` alone: a manager that stops sending a field lets go of it, so one that applies the
+template must never have sent the replicas."""
+
+AUTOSCALER_MANAGER = "kube-controller-manager"
+"""Writes replicas only as the HorizontalPodAutoscaler, through the scale subresource; KEDA works through one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """What the pool's objects say."""
+
+    exists: bool
+    """Whether there is a Deployment."""
+    levers: Levers
+    """What is set: ``spec.replicas`` and the limit ConfigMap; where the tier starts as long as there are none."""
+    census: PodCensus = field(default_factory=PodCensus)
+    rolling_out: bool = False
+    stuck: str = ""
+    """The deployment controller's words on a rollout that makes no progress."""
+    quota: str = ""
+    """The API server's words on pods that a ResourceQuota forbids."""
+    refused: str = ""
+    """The same for pods refused for any other reason."""
+    external_scaler: str | None = None
+
+    @property
+    def missing(self) -> int:
+        """Replicas for which there is no pod at all."""
+        alive = self.census.ready + self.census.starting + self.census.unschedulable + self.census.failing
+        return max(0, self.levers.replicas - alive)
+
+
+def view_pool(
+    spec: TierSpec,
+    *,
+    deployment: Object | None,
+    limits: Object | None,
+    pods: Iterable[Object],
+    rollout_generation: int = 0,
+) -> PoolView:
+    """Read the pool. Before ``rollout_generation`` the Deployment's status does not know of the latest rollout."""
+    start = starting_levers(spec)
+    live = parse_limits((limits or {}).get("data"))
+    tokens = live.max_num_batched_tokens if live else start.max_num_batched_tokens
+    body = (deployment or {}).get("spec") or {}
+    status = (deployment or {}).get("status") or {}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    failure = conditions.get("ReplicaFailure", {})
+    refused = str(failure.get("message", "")) if failure.get("status") == "True" else ""
+    quota = "exceeded quota" in refused
+    return PoolView(
+        exists=deployment is not None,
+        levers=Levers(
+            replicas=body.get("replicas", 1) if deployment else start.replicas,
+            max_num_seqs=live.max_num_seqs if live else start.max_num_seqs,
+            max_num_batched_tokens=tokens,
+        ),
+        census=take_census(pods, deployment=spec.pool_name, nudge_annotation=NUDGE_ANNOTATION),
+        rolling_out=_rolling_out(status, rollout_generation),
+        stuck=_stuck(conditions.get("Progressing", {})),
+        quota=refused if quota else "",
+        refused="" if quota else refused,
+        external_scaler=external_scaler(deployment or {}),
+    )
+
+
+def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool) -> PoolState:
+    """The same for the decision. Pods that a quota forbids are like pods without a node: waiting brings none."""
+    census = view.census
+    forbidden = view.missing if view.quota or view.refused else 0
+    worst = next((pod.message for pod in census.pods if pod.message and pod.reason and "chedul" in pod.reason), "")
+    return PoolState(
+        current=view.levers,
+        ready=census.ready,
+        starting=census.starting,
+        unschedulable=census.unschedulable + forbidden,
+        unschedulable_message=view.quota or view.refused or worst,
+        failing=census.failing,
+        rolling_out=view.rolling_out,
+        resizing=resizing,
+        live_resize=live_resize(spec).supported,
+        external_scaler=view.external_scaler,
+    )
+
+
+def external_scaler(deployment: Object) -> str | None:
+    """Field manager of an autoscaler that sets this Deployment's replicas, None where there is none."""
+    for entry in deployment.get("metadata", {}).get("managedFields") or ():
+        owns = "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
+        if owns and entry.get("subresource") == "scale" and entry.get("manager") == AUTOSCALER_MANAGER:
+            return "HorizontalPodAutoscaler"
+    return None
+
+
+def _rolling_out(status: Mapping[str, Any], rollout_generation: int) -> bool:
+    """Some pod still runs an older template. A mere scale-up is no rollout: it has no old pods."""
+    if status.get("observedGeneration", 0) < rollout_generation:
+        return True
+    return bool(status.get("replicas", 0) > status.get("updatedReplicas", 0))
+
+
+def _stuck(progressing: Mapping[str, Any]) -> str:
+    if progressing.get("status") == "False" and progressing.get("reason") == "ProgressDeadlineExceeded":
+        return str(progressing.get("message", "no progress within the deadline"))
+    return ""

@@ -1,0 +1,317 @@
+"""Makes one tier's pool what its spec and its last decision say, and writes down what is so. The only writer."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tierkeeper.api import API_VERSION, KIND
+from tierkeeper.api.conditions import ConditionReason
+from tierkeeper.api.convert import InvalidTier, to_tier
+from tierkeeper.api.status import read_status
+from tierkeeper.control import announce
+from tierkeeper.control.children import Applied, Children, Live
+from tierkeeper.control.facts import Facts, Trouble
+from tierkeeper.control.pods import PodPhase
+from tierkeeper.control.pool import APPLY_MANAGER, PoolView, view_pool
+from tierkeeper.control.record import Records, Resize, TierRecord
+from tierkeeper.control.resize import LiveLimits
+from tierkeeper.control.status import build_status, needs_write, rfc3339
+from tierkeeper.control.store import Store
+from tierkeeper.engine.flags import live_resize
+from tierkeeper.engine.limits import Limits
+from tierkeeper.obs.logs import working
+from tierkeeper.obs.metrics import Metrics
+from tierkeeper.ports import ApiError, Clock, EngineProbe, EventType, Kind, KubeApi, Object, Recorder
+from tierkeeper.render.pool import render_pool
+from tierkeeper.scaling.levers import starting_levers, within_bounds
+from tierkeeper.scaling.model import Decision, Levers
+from tierkeeper.tier import Mode, TierKey, TierSpec
+
+log = logging.getLogger(__name__)
+
+RETRY_REFUSED_SECONDS = 60.0
+"""The API server refused: what would help (a right, a quota, a fix) comes from outside, and no watch tells."""
+
+Announce = announce.Announcement
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One reconcile of one tier: what was read, what was done, what is to be said."""
+
+    obj: Object
+    record: TierRecord
+    spec: TierSpec | None = None
+    view: PoolView | None = None
+    desired: Levers | None = None
+    decision: Decision | None = None
+    pending: Levers | None = None
+    """The record's own, as they were when ``desired`` was chosen: the loop may decide anew while this pass writes."""
+    trouble: Trouble | None = None
+    again: float | None = None
+    news: list[Announce] = field(default_factory=list)
+
+    def look_again(self, seconds: float | None) -> None:
+        """Ask to be called again after at most so long."""
+        if seconds is not None:
+            self.again = seconds if self.again is None else min(self.again, seconds)
+
+
+class Reconciler:
+    """See the module. One instance serves all tiers; the queue sees to it that one key is in one hand at a time."""
+
+    def __init__(
+        self,
+        *,
+        api: KubeApi,
+        probe: EngineProbe,
+        clock: Clock,
+        recorder: Recorder,
+        store: Store,
+        records: Records,
+        metrics: Metrics,
+        plugin_source: str,
+        status_interval_seconds: float,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._recorder = recorder
+        self._store = store
+        self._records = records
+        self._metrics = metrics
+        self._plugin_source = plugin_source
+        self._status_interval = status_interval_seconds
+        self._new_id = new_id
+        self._children = Children(api, store, clock, metrics)
+        self._live_limits = LiveLimits(api, probe, clock)
+
+    async def reconcile(self, key: TierKey) -> float | None:
+        """Bring one tier to its wanted state. Returns seconds until to look again, or None: when something changes.
+
+        Raises ApiError where the API server is not there or overloaded; the queue then tries again.
+        """
+        with working(id=self._new_id(), key=key), self._metrics.reconcile_seconds.time():
+            try:
+                again = await self._reconcile(key)
+            except ApiError as error:
+                self._count(error.reason)
+                log.warning("will try again: %s", error)
+                raise
+            except Exception as error:
+                self._count(type(error).__name__)
+                log.exception("will try again")
+                raise
+        self._metrics.reconciles.labels("ok").inc()
+        return again
+
+    def _count(self, reason: str) -> None:
+        self._metrics.reconciles.labels("error").inc()
+        self._metrics.reconcile_errors.labels(reason).inc()
+
+    async def _reconcile(self, key: TierKey) -> float | None:
+        obj = await self._api.get(Kind.SERVICE_TIER, namespace=key.namespace, name=key.name)
+        if obj is None or obj["metadata"].get("deletionTimestamp"):
+            self._records.forget(key)
+            self._metrics.forget(key)
+            return None  # its children carry an owner reference: the garbage collector sees to them
+        run = _Pass(obj, self._records.of(key, obj["metadata"]["uid"]))
+        try:
+            run.spec = run.record.spec = to_tier(obj)
+        except InvalidTier as error:
+            run.record.spec = None
+            run.trouble = Trouble(ConditionReason.INVALID_SPEC, str(error))
+        else:
+            await self._serve(run, run.spec)
+        await self._write_status(run)
+        run.record.looked_at = self._clock.monotonic()
+        return run.again
+
+    async def _serve(self, run: _Pass, spec: TierSpec) -> None:
+        """Look at the pool, and unless the tier is paused bring it to what it should be."""
+        live = await self._children.look(spec)
+        run.view = self._view(run, spec, live)
+        run.decision, run.pending = run.record.decision, run.record.pending
+        run.desired = desired_levers(spec, run.record, run.view)
+        said = live.foreign(spec)
+        if said is not None:
+            run.view = None  # not our pool: nothing of it is ours to report
+            run.trouble = Trouble(ConditionReason.FOREIGN_OBJECT, said)
+            run.look_again(RETRY_REFUSED_SECONDS)
+        elif spec.scaling.mode is not Mode.PAUSED:
+            try:
+                await self._act(run, spec, live, run.view)
+            except ApiError as error:
+                if not _refusal(error):
+                    raise
+                log.warning("refused: %s", error)
+                run.trouble = Trouble(ConditionReason.API_REFUSED, f"The API server refuses the pool: {error.message}")
+                run.look_again(RETRY_REFUSED_SECONDS)
+
+    def _view(self, run: _Pass, spec: TierSpec, live: Live) -> PoolView:
+        return view_pool(
+            spec,
+            deployment=live.deployment(spec),
+            limits=live.limits(spec),
+            pods=live.pods,
+            rollout_generation=run.record.rollout_generation,
+        )
+
+    async def _act(self, run: _Pass, spec: TierSpec, live: Live, view: PoolView) -> None:
+        desired, record = run.desired or view.levers, run.record
+        wanted = Limits(desired.max_num_seqs, desired.max_num_batched_tokens)
+        had = Limits(view.levers.max_num_seqs, view.levers.max_num_batched_tokens)
+        supported = live_resize(spec).supported
+        started_at = self._clock.monotonic()
+        rendered = render_pool(spec, levers=desired, plugin_source=self._plugin_source)
+        applied = await self._children.apply(record, rendered, live)
+        if supported and live.limits(spec) is not None and wanted != had:
+            before = record.resize.before if record.resize and record.resize.before else had
+            record.resize = Resize(wanted, started_at=started_at, before=before)
+        await self._scale(spec, view, desired)
+        self._say_what_was_done(run, spec, view, desired, applied)
+        run.view = self._view_after(run, spec, live, desired)
+        if supported:
+            run.look_again(await self._follow(run, run.view, wanted))
+
+    def _view_after(self, run: _Pass, spec: TierSpec, live: Live, desired: Levers) -> PoolView:
+        """What was read, with what was written since."""
+        view = self._view(run, spec, live)
+        replicas = view.levers.replicas if view.external_scaler else desired.replicas
+        return dataclasses.replace(view, exists=True, levers=dataclasses.replace(desired, replicas=replicas))
+
+    async def _scale(self, spec: TierSpec, view: PoolView, desired: Levers) -> None:
+        """A new Deployment starts with the API server's default of 1 replica, which nobody owns."""
+        current = view.levers.replicas if view.exists else 1
+        if view.external_scaler is not None or current == desired.replicas:
+            return
+        log.info("scale %s: %d → %d", spec.pool_name, current, desired.replicas)
+        await self._children.scale(spec, replicas=desired.replicas)
+
+    def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, desired: Levers, applied: Applied) -> None:
+        for drift in applied.repaired:
+            run.news.append(Announce(EventType.NORMAL, "Repaired", drift.message))
+        if applied.rewritten:
+            text = "; ".join(applied.rewritten)
+            message = f"{text}; written back again and again, now left alone for 10 minutes: find what changes it"
+            run.trouble = Trouble(ConditionReason.REWRITTEN, message)
+            run.look_again(RETRY_REFUSED_SECONDS)
+        decision, pending = run.decision, run.pending
+        if run.record.pending is pending:
+            run.record.pending = None
+        if pending is not None and decision is not None and view.exists and spec.scaling.mode is not Mode.RECOMMEND:
+            log.info("decision %s carried out: %s: %s", run.record.decision_id, decision.reason, decision.message)
+            run.news.append(Announce(EventType.NORMAL, decision.reason.value, decision.message))
+        elif view.exists and not view.external_scaler and view.levers.replicas != desired.replicas:
+            text = f"Replicas were {view.levers.replicas}, set by another hand; {desired.replicas} again"
+            run.news.append(Announce(EventType.NORMAL, "ReplicasCorrected", text))
+
+    async def _follow(self, run: _Pass, view: PoolView, wanted: Limits) -> float | None:
+        finished = run.record.resized
+        again = await self._live_limits.follow(run.record, view, wanted)
+        resized = run.record.resized
+        if resized is not None and resized is not finished:
+            news = announce.resized(resized)
+            log.info("%s", news.message)
+            run.news.append(news)
+            key = run.record.key
+            self._metrics.resize_seconds.labels(key.namespace, key.name).observe(resized.seconds)
+        return again
+
+    async def _write_status(self, run: _Pass) -> None:
+        record, meta = run.record, run.obj["metadata"]
+        old = read_status(run.obj)
+        now = self._clock.monotonic()
+        new = build_status(self._facts(run, now), old=old, now_iso=rfc3339(self._clock.wall()))
+        self._show(run)
+        if needs_write(old, new, now=now, written_at=record.status_at, interval_seconds=self._status_interval):
+            body = {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "metadata": {"namespace": record.key.namespace, "name": record.key.name},
+                "status": new.to_dict(),
+            }
+            if await self._put_status(body):
+                record.status_at = now
+                run.news.extend(announce.transitions(old, new))
+        for news in run.news:
+            await self._recorder.record(
+                record.key, uid=meta["uid"], event_type=news.type, reason=news.reason, message=news.message
+            )
+
+    async def _put_status(self, body: Object) -> bool:
+        try:
+            await self._api.apply_status(body, field_manager=APPLY_MANAGER)
+        except ApiError as error:
+            if error.status == 404:
+                return False  # deleted meanwhile: there is nobody left to tell
+            raise
+        self._metrics.writes.labels("apply_status", KIND).inc()
+        return True
+
+    def _facts(self, run: _Pass, now: float) -> Facts:
+        record, spec = run.record, run.spec
+        desired = run.desired
+        if spec is not None and spec.scaling.mode is Mode.RECOMMEND and record.decision is not None:
+            desired = record.decision.levers
+        return Facts(
+            generation=run.obj["metadata"].get("generation", 0),
+            now=now,
+            spec=spec,
+            view=run.view,
+            desired=desired,
+            decision=record.decision,
+            decided_at=record.decided_at,
+            assessment=record.assessment,
+            resize=record.resize,
+            resized=record.resized,
+            shown=_shown_by_all(record, run.view),
+            trouble=run.trouble,
+        )
+
+    def _show(self, run: _Pass) -> None:
+        """The tier's own gauges on the operator's /metrics."""
+        view, assessment = run.view, run.record.assessment
+        values: dict[tuple[str, tuple[str, ...]], float | None] = {}
+        if view is not None:
+            desired = run.desired or view.levers
+            values |= {
+                ("replicas", ("desired",)): desired.replicas,
+                ("replicas", ("current",)): view.levers.replicas,
+                ("replicas", ("ready",)): view.census.ready,
+                ("max_num_seqs", ()): desired.max_num_seqs,
+                ("token_budget", ()): desired.max_num_batched_tokens,
+            }
+        for sli, slo in assessment.slos.items() if assessment else ():
+            values["budget_left", (sli.value,)] = slo.budget_left
+            values |= {("burn", (sli.value, str(w.seconds))): w.burn.point for w in slo.windows}
+        self._metrics.show(run.record.key, values)
+
+
+def desired_levers(spec: TierSpec, record: TierRecord, view: PoolView) -> Levers:
+    """What should be set. The last decision in mode Auto; without one what is set; for a new pool where it starts.
+
+    The spec's bounds hold at once, whatever the metrics say. Mode Recommend leaves a living pool as it is.
+    """
+    mode = spec.scaling.mode
+    if mode is Mode.FIXED or not view.exists:
+        return starting_levers(spec)
+    if mode is Mode.AUTO and record.decision is not None:
+        return within_bounds(spec, record.decision.levers)
+    return view.levers if mode is Mode.RECOMMEND else within_bounds(spec, view.levers)
+
+
+def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:
+    """The one pair of limits that every Ready pod has shown."""
+    names = [pod.name for pod in view.census.of(PodPhase.READY)] if view is not None else []
+    shown = {record.shown.get(name) for name in names}
+    return shown.pop() if len(shown) == 1 else None
+
+
+def _refusal(error: ApiError) -> bool:
+    """An answer that repeating will not change: not throttling, not a conflict, not an outage."""
+    return 400 <= error.status < 500 and error.status not in (401, 404, 408, 409, 429)

@@ -1,0 +1,117 @@
+"""What the operator remembers of a tier while it runs. Losing it costs nothing: all of it is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tierkeeper.engine.limits import Limits
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Decision, Levers, PoolState
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import TierKey, TierSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Live limits that not every Ready pod has shown yet. Times are monotonic seconds."""
+
+    wanted: Limits
+    started_at: float
+    before: Limits | None
+    """The limits that were in force; None where nothing was changed and a young pod merely has yet to show them."""
+    waiting_for: tuple[str, ...] = ()
+    """Pods that have not shown them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """A resize that every Ready pod has shown."""
+
+    before: Limits
+    after: Limits
+    pods: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class WriteGuard:
+    """Refuses a write that has been made again and again to no effect: something else writes it back.
+
+    ``repeats`` equal writes of one thing within ``window_seconds`` are allowed; the next ones are refused until the
+    first of them is older than that.
+    """
+
+    repeats: int = 3
+    window_seconds: float = 600.0
+    _made: dict[tuple[Hashable, str], list[float]] = field(default_factory=dict)
+
+    def allows(self, thing: Hashable, content: str, *, now: float) -> bool:
+        recent = [at for at in self._made.get((thing, content), ()) if now - at < self.window_seconds]
+        return len(recent) < self.repeats
+
+    def made(self, thing: Hashable, content: str, *, now: float) -> None:
+        """Note a write."""
+        self._made = {
+            known: recent
+            for known, times in self._made.items()
+            if (recent := [at for at in times if now - at < self.window_seconds])
+        }
+        self._made.setdefault((thing, content), []).append(now)
+
+
+@dataclass(slots=True)
+class TierRecord:
+    """One tier's working memory, shared by the SLO loop (which decides) and the reconciler (which writes)."""
+
+    key: TierKey
+    uid: str = ""
+    spec: TierSpec | None = None
+    """The last valid spec seen, to save the conversion where the generation has not moved."""
+    decision: Decision | None = None
+    decided_at: float = 0.0
+    """Wall clock, when the decision's reason or levers last became what they are."""
+    pending: Levers | None = None
+    """Levers of a decision that changed something and is not written yet."""
+    decision_id: str = "-"
+    """Id of the tick that made the decision, so that its log lines can be found together."""
+    memory: Memory | None = None
+    assessment: Assessment | None = None
+    pool: PoolState | None = None
+    ready_since: float | None = None
+    """When the first of the present Ready pods became Ready; None while there is none."""
+    shown: Mapping[str, Limits] = field(default_factory=dict)
+    """The limits that each Ready pod has shown to obey, by pod name."""
+    resize: Resize | None = None
+    resized: Resized | None = None
+    guard: WriteGuard = field(default_factory=WriteGuard)
+    rollout_generation: int = 0
+    """Generation of the Deployment at which this process last changed its template."""
+    status_at: float | None = None
+    """Monotonic seconds of the last status write of this process."""
+    looked_at: float | None = None
+    """Monotonic seconds of the last finished reconcile."""
+
+
+@dataclass(slots=True)
+class Records:
+    """All records by key."""
+
+    _records: dict[TierKey, TierRecord] = field(default_factory=dict)
+
+    def of(self, key: TierKey, uid: str) -> TierRecord:
+        """The record of that very object: a tier deleted and created anew starts with an empty one."""
+        record = self._records.get(key)
+        if record is None or (record.uid and record.uid != uid):
+            record = self._records[key] = TierRecord(key)
+        record.uid = uid
+        return record
+
+    def find(self, key: TierKey) -> TierRecord | None:
+        return self._records.get(key)
+
+    def forget(self, key: TierKey) -> None:
+        self._records.pop(key, None)
+
+    def __iter__(self) -> Iterator[TierRecord]:
+        return iter(list(self._records.values()))

@@ -1,0 +1,228 @@
+"""Every tick: one snapshot for all tiers, then assess and decide each. It writes nothing: it wakes the reconciler."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tierkeeper.api.convert import InvalidTier, to_tier
+from tierkeeper.control.pods import PodPhase
+from tierkeeper.control.pool import PoolView, pool_state, view_pool
+from tierkeeper.control.record import Records, TierRecord
+from tierkeeper.control.resize import in_progress
+from tierkeeper.control.snapshot import Snapshots
+from tierkeeper.control.store import Store
+from tierkeeper.obs.health import Health
+from tierkeeper.obs.logs import working
+from tierkeeper.obs.metrics import Metrics
+from tierkeeper.ports import Clock, Kind, MetricsError, Object
+from tierkeeper.render.drift import is_foreign
+from tierkeeper.scaling.decide import decide
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Decision, Levers, PoolState
+from tierkeeper.slo.assess import assess
+from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.readings import Readings, group
+from tierkeeper.tier import Mode, TierKey, TierSpec
+
+log = logging.getLogger(__name__)
+
+PART = "slo loop"
+"""Its name on the health page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Intervals of the loop, in seconds."""
+
+    tick: float
+    scrape: float
+    status: float
+    """A tier's figures are written at most this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A tier that takes part in a tick."""
+
+    record: TierRecord
+    spec: TierSpec
+    view: PoolView
+
+
+class SloLoop:
+    """See the module. ``wake`` puts a tier into the reconciler's queue."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        records: Records,
+        snapshots: Snapshots,
+        clock: Clock,
+        rhythm: Rhythm,
+        wake: Callable[[TierKey], None],
+        metrics: Metrics,
+        health: Health,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
+    ) -> None:
+        self._store = store
+        self._records = records
+        self._snapshots = snapshots
+        self._clock = clock
+        self._rhythm = rhythm
+        self._wake = wake
+        self._metrics = metrics
+        self._health = health
+        self._new_id = new_id
+
+    async def run(self) -> None:
+        """Tick for ever. A tick that fails costs nothing but its tick."""
+        due = self._clock.monotonic()
+        while True:
+            self._health.beat(PART)
+            self._metrics.tick_lag_seconds.set(max(0.0, self._clock.monotonic() - due))
+            if self._store.complete:
+                await self._one_tick()
+            due = max(due + self._rhythm.tick, self._clock.monotonic())
+            await asyncio.sleep(max(0.0, due - self._clock.monotonic()))
+
+    async def _one_tick(self) -> None:
+        try:
+            with self._metrics.tick_seconds.time():
+                await self.tick()
+        except Exception:
+            self._metrics.ticks.labels("error").inc()
+            log.exception("this tick is lost")
+        else:
+            self._metrics.ticks.labels("ok").inc()
+
+    async def tick(self) -> None:
+        """One look at everything."""
+        work_id = self._new_id()
+        with working(id=work_id):
+            members = [member for key in self._store.tiers() if (member := self._member(key)) is not None]
+            self._metrics.tiers.set(len(self._store.tiers()))
+            if not members:
+                return
+            readings, failure = await self._read(members)
+        for member in members:
+            with working(id=work_id, key=member.record.key):
+                try:
+                    self._judge(member, readings, failure, work_id)
+                except Exception:  # one tier's surprise must not cost the others their tick
+                    self._metrics.reconcile_errors.labels("Decision").inc()
+                    log.exception("no decision for this tier")
+
+    def _member(self, key: TierKey) -> _Member | None:
+        """A tier whose spec is valid and whose pool is there and its own."""
+        obj = self._store.tier(key)
+        if obj is None or obj["metadata"].get("deletionTimestamp"):
+            return None
+        record = self._records.of(key, obj["metadata"]["uid"])
+        spec = _spec(record, obj)
+        if spec is None:
+            return None
+        deployment = self._store.child(key, Kind.DEPLOYMENT, spec.pool_name)
+        if deployment is None or is_foreign(deployment, spec.uid) is not None:
+            return None
+        view = view_pool(
+            spec,
+            deployment=deployment,
+            limits=self._store.child(key, Kind.CONFIG_MAP, spec.limit_name),
+            pods=self._store.children(key, Kind.POD),
+            rollout_generation=record.rollout_generation,
+        )
+        return _Member(record, spec, view)
+
+    async def _read(self, members: Sequence[_Member]) -> tuple[Mapping[TierKey, Readings], tuple[str, str] | None]:
+        days = {member.spec.objective.window_days for member in members if member.spec.objective is not None}
+        try:
+            answers = await self._snapshots.take(days)
+        except MetricsError as error:
+            log.warning("no snapshot: %s", error)
+            return {}, (error.reason.value, error.message)
+        return group(answers, self._snapshots.labels), None
+
+    def _judge(
+        self,
+        member: _Member,
+        readings: Mapping[TierKey, Readings],
+        failure: tuple[str, str] | None,
+        work_id: str,
+    ) -> None:
+        record, spec = member.record, member.spec
+        now = self._clock.monotonic()
+        pool = _pool(member, now)
+        live_pods = [pod.name for pod in member.view.census.of(PodPhase.READY)]
+        record.ready_since = (record.ready_since or now) if live_pods else None
+        assessment = assess(
+            now=now,
+            key=record.key,
+            objective=spec.objective,
+            readings=readings.get(record.key),
+            live_pods=live_pods,
+            ready_since=record.ready_since,
+            previous=record.assessment,
+            scrape_interval_seconds=self._rhythm.scrape,
+            source_error=failure,
+            windows=self._snapshots.windows,
+        )
+        memory = record.memory or Memory.fresh(now)
+        decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory)
+        news = _news(record.assessment, record.decision) != _news(assessment, decision)
+        self._note(record, spec, decision, work_id)
+        record.assessment, record.decision, record.memory, record.pool = assessment, decision, memory, pool
+        if news or self._status_is_due(record, now):
+            self._wake(record.key)
+
+    def _note(self, record: TierRecord, spec: TierSpec, decision: Decision, work_id: str) -> None:
+        """Remember since when, and for what, the reconciler has to act."""
+        if _choice(record.decision) != _choice(decision):
+            record.decided_at = self._clock.wall()
+            record.decision_id = work_id
+            log.info("%s: %s", decision.reason, decision.message)
+        if decision.changed and spec.scaling.mode is not Mode.RECOMMEND:
+            record.pending = decision.levers
+            key = record.key
+            self._metrics.decisions.labels(key.namespace, key.name, decision.reason.value).inc()
+
+    def _status_is_due(self, record: TierRecord, now: float) -> bool:
+        return record.looked_at is None or now - record.looked_at >= self._rhythm.status
+
+
+def _spec(record: TierRecord, obj: Object) -> TierSpec | None:
+    """The tier's spec, converted once a generation; None while it is invalid."""
+    if record.spec is None or record.spec.generation != obj["metadata"].get("generation"):
+        try:
+            record.spec = to_tier(obj)
+        except InvalidTier:
+            record.spec = None  # the reconciler says so on the tier
+    return record.spec
+
+
+def _pool(member: _Member, now: float) -> PoolState:
+    """The pool for the decision. Levers that were decided and are about to be written count as set."""
+    record = member.record
+    pool = pool_state(member.spec, member.view, resizing=in_progress(record.resize, now=now))
+    return pool if record.pending is None else dataclasses.replace(pool, current=record.pending)
+
+
+def _choice(decision: Decision | None) -> tuple[str, Levers] | None:
+    return None if decision is None else (decision.reason.value, decision.levers)
+
+
+def _news(assessment: Assessment | None, decision: Decision | None) -> tuple[object, ...]:
+    """What a tier's conditions and levers rest on: when it changes, the status is to be written at once."""
+    slos = () if assessment is None else tuple((s.sli, s.state, s.reason, s.met) for s in assessment.slos.values())
+    limited = None if decision is None or decision.limited is None else decision.limited.reason
+    return (
+        None if assessment is None else (assessment.state, assessment.reason),
+        slos,
+        _choice(decision),
+        limited,
+    )

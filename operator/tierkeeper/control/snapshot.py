@@ -1,0 +1,84 @@
+"""One snapshot of the metrics for all tiers: every signal or none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tierkeeper.obs.metrics import Metrics
+from tierkeeper.ports import Clock, MetricsError, MetricsSource
+from tierkeeper.render.promql import Query, queries
+from tierkeeper.slo.burn import Windows
+from tierkeeper.slo.model import Sample
+from tierkeeper.slo.signals import MetricLabels, Signal
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    at: float
+    promql: str
+    samples: Sequence[Sample]
+
+
+@dataclass(slots=True)
+class Snapshots:
+    """Asks what is due and remembers the slow windows' answers in between."""
+
+    source: MetricsSource
+    clock: Clock
+    labels: MetricLabels
+    windows: Windows
+    metrics: Metrics
+    _answers: dict[Signal, _Answer] = field(default_factory=dict)
+
+    async def take(self, budget_days: Iterable[int]) -> Mapping[Signal, Sequence[Sample]]:
+        """The answers of all signals. Raises MetricsError where one that is needed failed: then there is no snapshot.
+
+        An optional signal that fails is left out until it answers again.
+        """
+        wanted = queries(self.labels, self.windows, budget_days)
+        now = self.clock.monotonic()
+        due = [query for query in wanted if self._due(query, now)]
+        for query in due:
+            self._answers.pop(query.signal, None)
+        async with asyncio.TaskGroup() as group:
+            # Exceptions of needed queries are gathered by hand: a TaskGroup would wrap them.
+            tasks = [group.create_task(self._ask(query, now)) for query in due]
+            failure = await _first_failure(tasks)
+        if failure is not None:
+            raise failure
+        known = {query.signal for query in wanted}
+        self._answers = {signal: answer for signal, answer in self._answers.items() if signal in known}
+        return {signal: answer.samples for signal, answer in self._answers.items()}
+
+    def _due(self, query: Query, now: float) -> bool:
+        known = self._answers.get(query.signal)
+        return known is None or known.promql != query.promql or now - known.at >= query.every_seconds
+
+    async def _ask(self, query: Query, now: float) -> MetricsError | None:
+        """Ask one query; a failure that matters is returned, not raised."""
+        try:
+            samples = await self.source.query(query.promql)
+        except MetricsError as error:
+            self.metrics.query_errors.labels(error.reason.value).inc()
+            if query.optional:
+                log.info("%s is not known this time: %s", query.signal, error)
+                return None
+            return MetricsError(error.reason, f"{query.signal}: {error.message}")
+        self._answers[query.signal] = _Answer(now, query.promql, samples)
+        return None
+
+
+async def _first_failure(tasks: Sequence[asyncio.Task[MetricsError | None]]) -> MetricsError | None:
+    """The first failure, at once: the other queries would fail the same way, each after its own time-out."""
+    for done in asyncio.as_completed(tasks):
+        failure = await done
+        if failure is not None:
+            for task in tasks:
+                task.cancel()
+            return failure
+    return None

@@ -1,0 +1,206 @@
+"""What each condition of a tier says, and why. Pure: facts in, verdicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tierkeeper.api.conditions import ConditionReason as Why
+from tierkeeper.api.conditions import ConditionType
+from tierkeeper.control.facts import Facts, reason_for
+from tierkeeper.control.pods import PodPhase
+from tierkeeper.control.pool import PoolView
+from tierkeeper.control.resize import overdue
+from tierkeeper.engine.flags import live_resize
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import LiveResize, TierSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Status (None: Unknown), reason and message of one condition."""
+
+    status: bool | None
+    reason: Why
+    message: str
+
+
+_FINE = Verdict(False, Why.AS_EXPECTED, "")
+
+_MENDED_BY_A_PERSON = {
+    Why.CONTAINER_CONFIG: Why.MISSING_REFERENCE,
+    Why.IMAGE_PULL: Why.IMAGE_PULL,
+    Why.INVALID_IMAGE: Why.INVALID_IMAGE,
+    Why.CRASH_LOOP: Why.CRASH_LOOP,
+    Why.OUT_OF_MEMORY: Why.OUT_OF_MEMORY,
+}
+"""Causes of a failing pod that waiting does not mend, and how Stalled names them."""
+
+
+def verdicts(facts: Facts) -> Mapping[ConditionType, Verdict]:
+    """One verdict a condition. A condition on which these facts say nothing new is left out: it keeps its last word."""
+    found = dict(_lifecycle(facts))
+    spec = facts.spec
+    if spec is None:
+        return found
+    if facts.view is not None:
+        found[ConditionType.RESIZING] = _resizing(facts, spec)
+    if facts.assessment is not None:
+        found[ConditionType.METRICS_AVAILABLE] = _metrics(facts.assessment)
+        found[ConditionType.SLO_MET] = _slo_met(facts.assessment, spec)
+        found[ConditionType.BUDGET_FROZEN] = _budget(facts.assessment, spec)
+    if facts.decision is not None or (facts.view is not None and _forbidden(facts.view) is not None):
+        found[ConditionType.SCALING_LIMITED] = _scaling_limited(facts)
+    return found
+
+
+def _lifecycle(facts: Facts) -> Mapping[ConditionType, Verdict]:
+    """Ready, Reconciling and Stalled belong together: kstatus reads Stalled as failed, Reconciling as in progress."""
+    stalled = _stalled(facts)
+    ready = _ready(facts)
+    return {
+        ConditionType.READY: ready,
+        ConditionType.RECONCILING: _FINE if stalled.status else _reconciling(facts, ready),
+        ConditionType.STALLED: stalled,
+    }
+
+
+def _stalled(facts: Facts) -> Verdict:
+    trouble, view, spec = facts.trouble, facts.view, facts.spec
+    if trouble is not None and trouble.hopeless:
+        return Verdict(True, trouble.reason, trouble.message)
+    if view is None or spec is None:
+        return _FINE
+    if view.stuck and view.rolling_out:
+        worst = view.census.worst
+        return Verdict(True, Why.ROLLOUT_STUCK, f"{view.stuck}. {worst.message}" if worst else view.stuck)
+    short = view.census.ready < spec.scaling.replicas.min or view.rolling_out
+    if short and view.refused:
+        return Verdict(True, Why.API_REFUSED, view.refused)
+    for pod in view.census.of(PodPhase.FAILING):
+        if short and pod.reason in _MENDED_BY_A_PERSON:
+            return Verdict(True, _MENDED_BY_A_PERSON[pod.reason], pod.message)
+    return _FINE
+
+
+def _ready(facts: Facts) -> Verdict:
+    """Ready means: at least the fewest replicas serve, and the pods are of the present template.
+
+    A live resize or a scale-up beyond the minimum does not take it away.
+    """
+    trouble, view, spec = facts.trouble, facts.view, facts.spec
+    if view is None or spec is None:
+        why = trouble.reason if trouble else Why.NOT_YET_KNOWN
+        return Verdict(False, why, trouble.message if trouble else "The pool has not been looked at yet.")
+    wanted = view.levers.replicas
+    have = f"{view.census.ready} of {wanted} replicas Ready"
+    worst = view.census.worst
+    if view.rolling_out:
+        return Verdict(False, Why.ROLLING_OUT, f"{have}; some pods still run the previous template.")
+    if trouble is not None and not view.exists:
+        return Verdict(False, trouble.reason, trouble.message)
+    if view.census.ready >= max(1, spec.scaling.replicas.min):
+        if view.census.ready >= wanted:
+            return Verdict(True, Why.POOL_READY, f"{have}.")
+        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {worst.message}" if worst else f"{have}.")
+    if worst is not None and worst.reason is not None:
+        return Verdict(False, worst.reason, f"{have}. {worst.message}")
+    if view.quota or view.refused:
+        why = Why.QUOTA_EXCEEDED if view.quota else Why.API_REFUSED
+        return Verdict(False, why, f"{have}. {view.quota or view.refused}")
+    if view.census.starting or view.missing:
+        return Verdict(False, Why.POOL_STARTING, f"{have}; {view.census.starting} starting.")
+    return Verdict(False, Why.NO_READY_REPLICAS, f"{have}.")
+
+
+def _reconciling(facts: Facts, ready: Verdict) -> Verdict:
+    if facts.trouble is not None:
+        return Verdict(True, facts.trouble.reason, facts.trouble.message)
+    if ready.status:
+        return _FINE
+    return Verdict(True, ready.reason, ready.message)
+
+
+def _resizing(facts: Facts, spec: TierSpec) -> Verdict:
+    support = live_resize(spec)
+    if not support.supported:
+        if spec.engine.live_resize is LiveResize.DISABLED:
+            why = Why.LIVE_RESIZE_DISABLED
+        elif spec.engine.version is None:
+            why = Why.UNKNOWN_ENGINE_VERSION
+        else:
+            why = Why.UNSUPPORTED_ENGINE_VERSION
+        return Verdict(False, why, support.message)
+    resize = facts.resize
+    if resize is None:
+        return Verdict(False, Why.APPLIED, "Every Ready pod shows the wanted limits.")
+    waiting = ", ".join(resize.waiting_for) or "the pods"
+    limits = f"max-num-seqs {resize.wanted.max_num_seqs}"
+    if resize.wanted.max_num_batched_tokens is not None:
+        limits += f", token budget {resize.wanted.max_num_batched_tokens}"
+    if overdue(resize, now=facts.now):
+        remedy = "read their logs for tierkeeper_live_limit; `kubectl delete pod` starts them with the wanted limits"
+        return Verdict(True, Why.NOT_APPLIED, f"Not shown in time ({limits}) by {waiting}: {remedy}.")
+    if resize.before is None:
+        return Verdict(False, Why.APPLIED, "Every Ready pod shows the wanted limits, or has just become Ready.")
+    return Verdict(True, Why.WAITING_FOR_PODS, f"Waiting for {waiting} to show {limits}.")
+
+
+def _metrics(assessment: Assessment) -> Verdict:
+    state = reason_for(assessment.state.value, otherwise=Why.NO_DATA)
+    why = reason_for(assessment.reason, otherwise=state)
+    if assessment.state.known:
+        return Verdict(True, why, assessment.message)
+    # Nothing to measure yet is no fault: neither True, nor the alarm that False is.
+    return Verdict(None if why is Why.WAITING_FOR_SAMPLES else False, why, assessment.message)
+
+
+def _slo_met(assessment: Assessment, spec: TierSpec) -> Verdict:
+    if spec.objective is None:
+        return Verdict(True, Why.NO_OBJECTIVE, "The tier promises no latency.")
+    slos = list(assessment.slos.values())
+    missed = [slo for slo in slos if slo.met is False]
+    if missed:
+        return Verdict(False, Why.OBJECTIVE_BURNING, "; ".join(slo.message for slo in missed))
+    if slos and all(slo.met for slo in slos):
+        return Verdict(True, Why.OBJECTIVES_MET, "Every promised latency is kept.")
+    unsure = next((slo for slo in slos if slo.met is None), None)
+    if unsure is None:
+        return Verdict(None, Why.NOT_YET_KNOWN, assessment.message)
+    known = Why.TOO_FEW_REQUESTS if unsure.state.known else reason_for(unsure.state.value, otherwise=Why.NO_DATA)
+    return Verdict(None, reason_for(unsure.reason, otherwise=known), unsure.message)
+
+
+def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
+    if spec.objective is None:
+        return Verdict(False, Why.NO_OBJECTIVE, "The tier promises no latency.")
+    left = [slo.budget_left for slo in assessment.slos.values() if slo.budget_left is not None]
+    if not left:
+        return Verdict(None, Why.NOT_YET_KNOWN, "The error budget is not known yet.")
+    spent, policy = 100 * (1 - min(left)), spec.objective.budget
+    message = f"{spent:.0f} % of the error budget of {spec.objective.window_days} days is spent"
+    if spent >= policy.freeze_percent:
+        limit = f"freezePercent is {policy.freeze_percent}: nothing is taken away from the pool"
+        return Verdict(True, Why.BUDGET_SPENT, f"{message}; {limit}.")
+    why = Why.BUDGET_LOW if spent >= policy.warn_percent else Why.BUDGET_LEFT
+    return Verdict(False, why, f"{message}.")
+
+
+def _scaling_limited(facts: Facts) -> Verdict:
+    forbidden = _forbidden(facts.view) if facts.view is not None else None
+    if forbidden is not None:
+        return forbidden
+    limited = facts.decision.limited if facts.decision is not None else None
+    if limited is None:
+        return _FINE
+    return Verdict(True, reason_for(limited.reason.value, otherwise=Why.AT_MAXIMUM), limited.message)
+
+
+def _forbidden(view: PoolView) -> Verdict | None:
+    if view.quota:
+        return Verdict(True, Why.QUOTA_EXCEEDED, view.quota)
+    if view.external_scaler:
+        remedy = "delete it, then set the replicas once by `kubectl scale`, and the loop takes over"
+        message = f"{view.external_scaler} sets the replicas of the pool, so the loop leaves them alone: {remedy}."
+        return Verdict(True, Why.HOLD_EXTERNAL_SCALER, message)
+    return None

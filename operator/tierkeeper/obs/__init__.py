@@ -1,0 +1,1 @@
+"""Logs, the operator's own metrics, and its health pages."""

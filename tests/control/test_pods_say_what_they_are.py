@@ -1,0 +1,161 @@
+"""Each way a pod can be is told apart, with a cause a person can act on."""
+
+import pytest
+
+from tierkeeper.api.conditions import ConditionReason
+from tierkeeper.control.pods import PodPhase, take_census
+
+SCHEDULED = {"type": "PodScheduled", "status": "True"}
+
+
+def pod(name="gold-pool-abc-1", *, hash_="abc", owner="gold-pool-abc", status=None, **meta):
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"tierkeeper.dev/tier": "gold", "pod-template-hash": hash_},
+            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "controller": True}],
+        }
+        | meta,
+        "status": status or {},
+    }
+
+
+def container(*, state, ready=False, restarts=0, last=None):
+    return {"name": "vllm", "image": "vllm:v0.32.0", "ready": ready, "restartCount": restarts, "state": state} | (
+        {"lastState": {"terminated": last}} if last else {}
+    )
+
+
+def running(*containers, ready=False):
+    return {
+        "phase": "Running",
+        "podIP": "10.0.0.7",
+        "conditions": [SCHEDULED, {"type": "Ready", "status": "True" if ready else "False"}],
+        "containerStatuses": list(containers),
+    }
+
+
+def only(*pods):
+    (view,) = take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit").pods
+    return view
+
+
+def test_a_ready_pod_is_capacity():
+    view = only(pod(status=running(container(state={"running": {}}, ready=True), ready=True)))
+    assert (view.phase, view.ip, view.reason) == (PodPhase.READY, "10.0.0.7", None)
+
+
+def test_a_pod_that_loads_its_model_is_capacity_to_come():
+    assert only(pod(status=running(container(state={"running": {}})))).phase is PodPhase.STARTING
+
+
+def test_a_pod_that_pulls_a_large_image_is_capacity_to_come():
+    status = {"phase": "Pending", "conditions": [SCHEDULED], "containerStatuses": []}
+    status["containerStatuses"] = [container(state={"waiting": {"reason": "ContainerCreating"}})]
+    assert only(pod(status=status)).phase is PodPhase.STARTING
+
+
+def test_a_pod_without_a_node_carries_the_scheduler_s_words():
+    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    status = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}],
+    }
+    view = only(pod(status=status))
+    assert (view.phase, view.message) == (PodPhase.UNSCHEDULABLE, said)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "says"),
+    [
+        (
+            {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},
+            ConditionReason.IMAGE_PULL,
+            "spec.engine.image",
+        ),
+        (
+            {"waiting": {"reason": "ErrImagePull", "message": "unauthorized"}},
+            ConditionReason.IMAGE_PULL,
+            "spec.pod.imagePullSecrets",
+        ),
+        (
+            {"waiting": {"reason": "InvalidImageName", "message": "bad ref"}},
+            ConditionReason.INVALID_IMAGE,
+            "spec.engine.image",
+        ),
+        (
+            {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'}},
+            ConditionReason.CONTAINER_CONFIG,
+            'secret "hf" not found; create it, or correct the name in the spec',
+        ),
+        (
+            {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+            ConditionReason.OUT_OF_MEMORY,
+            "spec.resources.memory",
+        ),
+        (
+            {"terminated": {"exitCode": 1, "message": "Traceback\nunknown flag --enable-metrics"}},
+            ConditionReason.ENGINE_EXITED,
+            "unknown flag --enable-metrics",
+        ),
+    ],
+)
+def test_a_failing_pod_names_its_cause_and_what_to_check(state, reason, says):
+    view = only(pod(status=running(container(state=state))))
+    assert (view.phase, view.reason) == (PodPhase.FAILING, reason)
+    assert says in view.message
+    assert "gold-pool-abc-1" in view.message
+
+
+def test_a_crash_loop_is_failing_even_while_the_container_runs_for_a_moment():
+    last = {"exitCode": 1, "message": "CUDA out of memory"}
+    between = only(pod(status=running(container(state={"running": {}}, restarts=3, last=last))))
+    waiting = only(
+        pod(status=running(container(state={"waiting": {"reason": "CrashLoopBackOff"}}, restarts=3, last=last)))
+    )
+    assert between.reason is waiting.reason is ConditionReason.CRASH_LOOP
+    assert between.message == waiting.message
+    assert "CUDA out of memory" in waiting.message
+
+
+def test_an_engine_that_may_not_read_its_model_says_so():
+    last = {"exitCode": 1, "message": "GatedRepoError: 403 Client Error. Access to model x is restricted"}
+    view = only(
+        pod(status=running(container(state={"waiting": {"reason": "CrashLoopBackOff"}}, restarts=3, last=last)))
+    )
+    assert view.phase is PodPhase.FAILING
+    assert "no access to the model; check the token of spec.model.tokenSecretRef" in view.message
+
+
+def test_an_engine_that_ended_with_code_0_and_was_restarted_has_failed_too():
+    view = only(pod(status=running(container(state={"terminated": {"exitCode": 0}}, restarts=1))))
+    assert view.phase is PodPhase.FAILING
+
+
+def test_a_pod_that_a_node_rejected_is_no_replica_any_more():
+    status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
+    view = only(pod(status=status))
+    assert view.phase is PodPhase.GONE
+    assert "no healthy devices" in view.message
+
+
+def test_a_terminating_pod_is_neither_capacity_nor_to_come():
+    census = take_census(
+        [
+            pod(
+                deletionTimestamp="2026-01-01T00:00:00Z",
+                status=running(container(state={"running": {}}, ready=True), ready=True),
+            )
+        ],
+        deployment="gold-pool",
+        nudge_annotation="x",
+    )
+    assert (census.ready, census.starting, census.failing) == (0, 0, 0)
+
+
+def test_pods_of_another_deployment_with_the_same_labels_do_not_count():
+    mine = pod()
+    theirs = pod(name="other-abc-1", owner="other-abc")
+    longer = pod(name="gold-pool-two-abc-1", owner="gold-pool-two-abc")
+    bare = pod(name="bare", ownerReferences=[])
+    assert only(mine, theirs, longer, bare).name == "gold-pool-abc-1"

@@ -1,0 +1,70 @@
+"""What probes and Prometheus see of the operator itself."""
+
+import aiohttp
+import pytest
+
+from tests.fakes.edges import FakeClock
+from tierkeeper.obs.health import Health
+from tierkeeper.obs.metrics import Metrics
+from tierkeeper.obs.server import serving
+from tierkeeper.tier import TierKey
+
+GOLD = TierKey("llm", "gold")
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def health(clock):
+    return Health(clock, stale_seconds=60)
+
+
+def test_a_process_that_has_just_started_lives_but_does_not_serve_yet(health):
+    assert health.live
+    assert not health.ready
+    assert health.report() == "watching has not caught up yet"
+
+
+def test_it_serves_once_the_cluster_has_been_seen_whatever_prometheus_does(health):
+    health.populated = True
+    assert health.ready
+
+
+def test_a_loop_that_stops_beating_is_named_and_asks_for_a_restart(health, clock):
+    health.populated = True
+    health.beat("slo loop")
+    clock.advance(59)
+    assert health.live
+    clock.advance(2)
+    assert not health.live
+    assert health.report() == "slo loop silent for 61 s"
+
+
+async def test_the_pages_answer_over_http(health):
+    metrics = Metrics()
+    metrics.tiers.set(3)
+    async with (
+        serving(registry=metrics.registry, health=health, metrics_port=0, health_port=0) as (own, pages),
+        aiohttp.ClientSession() as http,
+    ):
+        async with http.get(f"http://127.0.0.1:{own}/metrics") as page:
+            assert "tierkeeper_tiers 3.0" in await page.text()
+        async with http.get(f"http://127.0.0.1:{pages}/healthz") as page:
+            assert page.status == 200
+        async with http.get(f"http://127.0.0.1:{pages}/readyz") as page:
+            assert page.status == 503
+
+
+def test_the_gauges_of_a_tier_go_away_with_it_and_with_their_value():
+    metrics = Metrics()
+    burn = ("burn", ("TTFT", "60"))
+    metrics.show(GOLD, {("max_num_seqs", ()): 16, burn: 2.5})
+    read = metrics.registry.get_sample_value
+    assert read("tierkeeper_burn_rate", {"namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "60"}) == 2.5
+    metrics.show(GOLD, {("max_num_seqs", ()): 16, burn: None})
+    assert read("tierkeeper_burn_rate", {"namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "60"}) is None
+    metrics.forget(GOLD)
+    assert read("tierkeeper_max_num_seqs", {"namespace": "llm", "tier": "gold"}) is None
