@@ -19,7 +19,7 @@ from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.connectionpool import ConnectionPool
-from urllib3.exceptions import HTTPError, ProtocolError
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as HttpTimeoutError
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
@@ -145,8 +145,10 @@ class _BearerFile(AuthBase):
 
 
 class _RetryBrokenConnections(Retry):
-    """One more try where the connection broke, as a kept-alive one does when the server restarts. Time-outs are not
-    repeated: they have used up the caller's patience."""
+    """One more try where the connection broke, as a kept-alive one does when the server restarts.
+
+    Time-outs are not repeated: they have used up the caller's patience. To urllib3 a refused connection is one, too.
+    """
 
     def increment(
         self,
@@ -157,7 +159,7 @@ class _RetryBrokenConnections(Retry):
         _pool: ConnectionPool | None = None,
         _stacktrace: TracebackType | None = None,
     ) -> Self:
-        if isinstance(error, HttpTimeoutError):
+        if isinstance(error, HttpTimeoutError) and not isinstance(error, NewConnectionError):
             raise error
         return super().increment(method, url, response, error, _pool, _stacktrace)
 
