@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 BROKEN_RULES = "broken_rules"
@@ -29,6 +30,22 @@ def whole_number_as_text(value: object) -> object:
 
 AnyObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 """A part of another Kubernetes object, taken as it is: its own API checks it when the pool is applied."""
+
+
+def keyed_list(key: str, *, max_length: int) -> tuple[FieldInfo, AfterValidator]:
+    """Marks a list whose entries are told apart by one field, in which the API server refuses a value twice."""
+    extra: dict[str, JsonValue] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+
+    def once_each(entries: tuple[BaseModel, ...]) -> tuple[BaseModel, ...]:
+        names = [entry.model_dump(by_alias=True)[key] for entry in entries]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise PydanticCustomError(
+                "duplicate", "each {key} must stand once: remove {twice} or rename it", {"key": key, "twice": twice}
+            )
+        return entries
+
+    return cast(FieldInfo, Field(max_length=max_length, json_schema_extra=extra)), AfterValidator(once_each)
 
 
 @dataclass(frozen=True, slots=True)

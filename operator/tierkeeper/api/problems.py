@@ -105,7 +105,9 @@ _REMEDIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 def _remedy(detail: ErrorDetails) -> str:
     known = _REMEDIES.get(detail["type"])
-    return known(detail.get("ctx", {})) if known else f"{detail['msg']}: correct it"
+    if known is None:
+        return detail["msg"]
+    return known(detail.get("ctx", {}))
 
 
 def _unknown_field(loc: Sequence[int | str], model: type[BaseModel]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import BeforeValidator, Field
 
 from tierkeeper.api import constraints
-from tierkeeper.api.base import INT_OR_STRING, ApiModel, Bool, Int, Rule, whole_number_as_text
+from tierkeeper.api.base import INT_OR_STRING, ApiModel, Bool, Int, Rule, keyed_list, whole_number_as_text
 from tierkeeper.api.pod import DNS_LABEL, ObjectName, Pod
 from tierkeeper.tier import LiveResize, Mode, OverflowPolicy
 
@@ -170,13 +170,7 @@ class Engine(ApiModel):
     """Stages that the layers are split into."""
     extra_args: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...], Field(max_length=64)] = ()
     """More flags for vllm serve, as given. Flags that the operator sets are refused."""
-    env: Annotated[
-        tuple[EnvVar, ...],
-        Field(
-            max_length=64,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
-    ] = ()
+    env: Annotated[tuple[EnvVar, ...], *keyed_list("name", max_length=64)] = ()
     """More variables of the engine's environment. PYTHONPATH is kept, behind the operator's own entry."""
     live_resize: LiveResize = LiveResize.AUTO
     """Auto changes the live limits without a restart where the release allows it; Disabled always restarts."""

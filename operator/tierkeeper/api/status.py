@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from tierkeeper.api.base import ApiModel, Bool, Int
+from tierkeeper.api.base import ApiModel, Bool, Int, keyed_list
 from tierkeeper.api.conditions import Condition
 
 Count = Annotated[Int, Field(ge=0, le=1_000_000_000_000)]
@@ -103,13 +103,7 @@ class SloStatus(ApiModel):
     """The same for people, such as 412ms or >=10000ms."""
     error_ratio: ErrorRatio | None = None
     """Share of requests that missed the threshold, over the longest control window."""
-    burn: Annotated[
-        tuple[BurnWindow, ...],
-        Field(
-            max_length=16,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["windowSeconds"]},
-        ),
-    ] = ()
+    burn: Annotated[tuple[BurnWindow, ...], *keyed_list("windowSeconds", max_length=16)] = ()
     """How fast the error budget burns, by window."""
     budget_left_percent: Annotated[Int, Field(ge=-1_000_000, le=100)] | None = None
     """Error budget left in the period; negative once overspent."""
@@ -145,13 +139,7 @@ class ServiceTierStatus(ApiModel):
 
     observed_generation: Annotated[Int, Field(ge=-1)] = -1
     """The metadata.generation that this status speaks of; -1 before the first look."""
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Field(
-            max_length=32,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
-        ),
-    ] = ()
+    conditions: Annotated[tuple[Condition, ...], *keyed_list("type", max_length=32)] = ()
     """Ready, Reconciling, Stalled, MetricsAvailable, SLOMet, ScalingLimited, Resizing and BudgetFrozen."""
     replicas: ReplicaStatus | None = None
     """Replicas of the pool."""
@@ -161,13 +149,7 @@ class ServiceTierStatus(ApiModel):
     """The token budget of a step of a replica."""
     live_resize: LiveResizeStatus | None = None
     """Whether limits change without a restart."""
-    slos: Annotated[
-        tuple[SloStatus, ...],
-        Field(
-            max_length=8,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["sli"]},
-        ),
-    ] = ()
+    slos: Annotated[tuple[SloStatus, ...], *keyed_list("sli", max_length=2)] = ()
     """The promised latencies."""
     last_decision: LastDecision | None = None
     """The loop's last decision."""
