@@ -9,8 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.engine.plugins import load_general_plugins
+from tierkeeper.plugin import plugin_source
+from tierkeeper.render.pool import ENTRY_POINTS, PACKAGE_METADATA, PLUGIN
 
-PLUGIN = """
+STAND_IN = """
 import importlib.metadata, pathlib
 from prometheus_client import Gauge
 
@@ -31,7 +33,7 @@ def register():
 
 def install_plugin(folder: Path, limit: Path) -> None:
     """A module and its entry point, as files in a folder on PYTHONPATH."""
-    (folder / "live_cap.py").write_text(PLUGIN.replace("{limit}", str(limit)))
+    (folder / "live_cap.py").write_text(STAND_IN.replace("{limit}", str(limit)))
     info = folder / "live_cap-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: live-cap\nVersion: 1.0\n")
@@ -74,6 +76,30 @@ async def test_a_plugin_on_pythonpath_moves_the_cap_of_a_running_server(vllm_ser
         limit.write_text("5")
         await becomes(session, server.url, "vllm:num_requests_running", 5)
         assert await gauge(session, server.url, "plugin_applied_cap") == 5
+        for task in streams:
+            task.cancel()
+
+
+async def test_the_shipped_plugin_moves_both_live_limits(vllm_serve, wait_until_healthy, tmp_path):
+    limits = tmp_path / "limits"
+    limits.mkdir()
+    (limits / "max-num-seqs").write_text("2")
+    plugin = tmp_path / "plugin"
+    info = plugin / f"{PLUGIN}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (plugin / f"{PLUGIN}.py").write_text(plugin_source())
+    (info / "METADATA").write_text(PACKAGE_METADATA)
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    server = vllm_serve("--max-num-seqs", "8", PYTHONPATH=str(plugin), TIERKEEPER_LIMIT_DIR=str(limits))
+    await wait_until_healthy(server.url)
+    async with aiohttp.ClientSession() as session:
+        streams = [asyncio.create_task(stream(session, server.url, 2000)) for _ in range(6)]
+        await becomes(session, server.url, "vllm:num_requests_waiting", 4)
+        (limits / "max-num-seqs").write_text("5")
+        (limits / "max-num-batched-tokens").write_text("128")
+        await becomes(session, server.url, "vllm:num_requests_running", 5)
+        await becomes(session, server.url, "tierkeeper_max_num_seqs_applied", 5)
+        await becomes(session, server.url, "tierkeeper_max_num_batched_tokens_applied", 128)
         for task in streams:
             task.cancel()
 
