@@ -139,15 +139,6 @@ def _engine() -> Iterator[Case]:
         bad={"spec.engine.env": [{"name": "A", "value": "1"}, {"name": "TIERKEEPER_LIMIT", "value": "1"}]},
         found="TIERKEEPER_LIMIT",
     )
-    plugins = {"spec.engine.env": [{"name": "VLLM_PLUGINS", "value": "other"}]}
-    yield from _pair(
-        "plugins-closed",
-        Engine,
-        constraints.PLUGINS_STAY_OPEN,
-        ok={**plugins, "spec.engine.liveResize": "Disabled"},
-        bad=plugins,
-        found="VLLM_PLUGINS",
-    )
     for name, variable in (
         ("neither", {"name": "X"}),
         ("both", {"name": "X", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
@@ -242,14 +233,6 @@ def _overflow_and_rollout() -> Iterator[Case]:
         ok={"spec.overflow": {}},
         bad={"spec.overflow": {"degradeTo": "standard"}},
         found="policy Queue, degradeTo standard",
-    )
-    yield from _pair(
-        "reject-without-limit",
-        Overflow,
-        constraints.REJECT_HAS_A_LIMIT,
-        ok={"spec.overflow": {"policy": "Reject", "maxQueuedTokens": 1000}},
-        bad={"spec.overflow": {"policy": "Reject"}},
-        found="neither",
     )
     yield from _pair(
         "rollout-cannot-move",

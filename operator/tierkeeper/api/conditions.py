@@ -87,7 +87,15 @@ class ConditionReason(_Explained):
     AMBIGUOUS = "Ambiguous", "The samples contradict each other."
     SOURCE_DOWN = "SourceDown", "Prometheus does not answer."
     NO_SERIES = "NoSeries", "No series of the pool's pods exists."
-    NOT_A_NUMBER = "NotANumber", "A signal is NaN or infinite."
+    NOT_A_NUMBER = "NotANumber", "A signal is NaN."
+    NOT_FINITE = "NotFinite", "A signal is infinite."
+    NEGATIVE_VALUE = "NegativeValue", "A count is below zero."
+    MALFORMED_HISTOGRAM = "MalformedHistogram", "A histogram's buckets contradict each other."
+    SAMPLES_TOO_OLD = "SamplesTooOld", "The newest samples are too old to act on: the pods are not being scraped."
+    EVALUATION_FROZEN = (
+        "EvaluationFrozen",
+        "Prometheus repeats one evaluation: its clock or its rules stand still.",
+    )
     WAITING_FOR_SAMPLES = "WaitingForSamples", "Pods are young; a rate needs more scrapes."
     TIMEOUT = "Timeout", "Prometheus did not answer in time."
     UNREACHABLE = "Unreachable", "Prometheus cannot be reached."
@@ -100,7 +108,7 @@ class ConditionReason(_Explained):
     OBJECTIVES_MET = "ObjectivesMet", "Every promised latency is kept."
     OBJECTIVE_BURNING = "ObjectiveBurning", "An error budget burns faster than it may."
     TOO_FEW_REQUESTS = "TooFewRequests", "Too few requests to tell."
-    NOT_MEASURABLE = "NotMeasurable", "The engine's buckets end below the threshold."
+    TARGET_UNMEASURABLE = "TargetUnmeasurable", "The engine's buckets end below the threshold."
     BUDGET_LEFT = "BudgetLeft", "Enough of the error budget is left."
     BUDGET_LOW = "BudgetLow", "More than warnPercent of the error budget is spent."
     BUDGET_SPENT = "BudgetSpent", "More than freezePercent of the error budget is spent."

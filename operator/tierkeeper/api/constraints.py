@@ -130,16 +130,6 @@ NO_RESERVED_VARIABLE = Rule(
     field="env",
 )
 
-PLUGINS_STAY_OPEN = Rule(
-    cel="!has(self.env) || self.liveResize == 'Disabled' || !self.env.exists(e, e.name == 'VLLM_PLUGINS')",
-    message="VLLM_PLUGINS would hide the live-resize plugin: remove it, or set spec.engine.liveResize to Disabled",
-    found="'VLLM_PLUGINS'",
-    broken=lambda e: (
-        "VLLM_PLUGINS" if e.live_resize != "Disabled" and any(v.name == "VLLM_PLUGINS" for v in e.env) else None
-    ),
-    field="env",
-)
-
 ONE_SOURCE = Rule(
     cel="has(self.value) != has(self.valueFrom)",
     message="a variable needs a value or a valueFrom, and not both: set exactly one",
@@ -165,15 +155,6 @@ DEGRADE_NAMES_A_TIER = Rule(
         None
         if (o.policy == "Degrade") == (o.degrade_to is not None)
         else f"policy {o.policy}, degradeTo {o.degrade_to or 'absent'}"
-    ),
-)
-
-REJECT_HAS_A_LIMIT = Rule(
-    cel="self.policy != 'Reject' || has(self.maxQueuedRequests) || has(self.maxQueuedTokens)",
-    message="policy Reject rejects nothing without a limit: set maxQueuedRequests or maxQueuedTokens",
-    found="'neither'",
-    broken=lambda o: (
-        "neither" if o.policy == "Reject" and o.max_queued_requests is None and o.max_queued_tokens is None else None
     ),
 )
 

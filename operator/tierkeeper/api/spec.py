@@ -149,7 +149,6 @@ class Engine(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (
         *(constraints.owned_flag(flag, instead) for flag, instead in constraints.OWNED_FLAGS),
         constraints.NO_RESERVED_VARIABLE,
-        constraints.PLUGINS_STAY_OPEN,
     )
 
     image: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/@-]*$")]
@@ -171,7 +170,8 @@ class Engine(ApiModel):
     extra_args: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=1024)], ...], Field(max_length=64)] = ()
     """More flags for vllm serve, as given. Flags that the operator sets are refused."""
     env: Annotated[tuple[EnvVar, ...], *keyed_list("name", max_length=64)] = ()
-    """More variables of the engine's environment. PYTHONPATH is kept, behind the operator's own entry."""
+    """More variables of the engine's environment. PYTHONPATH and VLLM_PLUGINS are kept, beside the
+    operator's own entry."""
     live_resize: LiveResize = LiveResize.AUTO
     """Auto changes the live limits without a restart where the release allows it; Disabled always restarts."""
 
@@ -250,14 +250,15 @@ class Scaling(ApiModel):
 class Overflow(ApiModel):
     """What happens to requests that the tier has no room for."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (constraints.DEGRADE_NAMES_A_TIER, constraints.REJECT_HAS_A_LIMIT)
+    rules: ClassVar[tuple[Rule, ...]] = (constraints.DEGRADE_NAMES_A_TIER,)
 
     policy: OverflowPolicy = OverflowPolicy.QUEUE
     """Queue lets them wait; Degrade hands them to another tier; Reject answers 503; Defer runs them when GPUs idle."""
-    max_queued_requests: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
-    """Requests in a replica, running and waiting, from which it answers 503 (vLLM 0.29 and later)."""
+    max_queued_requests: Annotated[Int, Field(ge=0, le=1_000_000)] | None = None
+    """Requests that may wait in a replica before it answers 503 (vLLM 0.29 and later). Reject without a limit lets none
+    wait; the others without a limit let any number wait."""
     max_queued_tokens: Annotated[Int, Field(ge=1, le=1_000_000_000)] | None = None
-    """Waiting prompt tokens in a replica from which it answers 503 (vLLM 0.29 and later)."""
+    """Prompt tokens that may wait in a replica before it answers 503 (vLLM 0.29 and later)."""
     degrade_to: Annotated[str, Field(max_length=40, pattern=constraints.NAME_PATTERN)] | None = None
     """Tier in the same namespace that takes what this one cannot."""
 

@@ -6,7 +6,7 @@ import argparse
 import importlib
 from collections.abc import Sequence
 
-COMMANDS = ("run", "crd")
+COMMANDS = ("run", "plan", "crd")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

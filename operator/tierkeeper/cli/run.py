@@ -25,6 +25,6 @@ def execute(arguments: argparse.Namespace) -> int:  # noqa: ARG001  (every comma
             name = "_".join(("TIERKEEPER", *map(str, detail["loc"]))).upper().removesuffix("_")
             print(f"tierkeeper: {name}: {detail['msg']} (found {detail['input']!r})", file=sys.stderr)
         return 2
-    from tierkeeper import app
+    from tierkeeper.app import run  # here, because the other commands need neither watcher nor clients
 
-    return app.run(settings)
+    return run(settings)

@@ -1,0 +1,116 @@
+"""The commands, as a person calls them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tierkeeper.api.crd import crd
+from tierkeeper.api.reference import reference
+from tierkeeper.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def broken_gold(folder: Path, **changes: Any) -> Path:
+    tier = yaml.safe_load((ROOT / "examples/gold.yaml").read_text())
+    tier["spec"] |= changes
+    file = folder / "gold.yaml"
+    file.write_text(yaml.safe_dump(tier))
+    return file
+
+
+def test_crd_prints_the_crd(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("crd") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == crd()
+
+
+def test_crd_docs_prints_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("crd", "--docs") == 0
+    assert capsys.readouterr().out == reference()
+
+
+def test_plan_prints_the_objects_of_every_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("plan", *map(str, EXAMPLES)) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    deployments = [one["metadata"]["name"] for one in objects if one["kind"] == "Deployment"]
+    assert deployments == ["batch-pool", "gold-pool", "platinum-pool", "standard-pool"]
+    assert len(objects) == 4 * 5
+
+
+def test_plan_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO((ROOT / "examples/gold.yaml").read_text()))
+    assert call("plan", "-") == 0
+    assert "llm/gold: starts with 1 replicas at max-num-seqs 64, token budget 2048" in capsys.readouterr().out
+
+
+def test_plan_says_when_limits_cannot_be_changed_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = broken_gold(tmp_path, engine={"image": "own/engine:7", "maxNumSeqs": 64})
+    assert call("plan", str(file)) == 0
+    assert "set spec.engine.version" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_plan_lists_every_problem_and_prints_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = broken_gold(tmp_path, prioritys=1, rollout={"maxSurge": 0, "maxUnavailable": 0})
+    assert call("plan", str(file), str(ROOT / "examples/batch.yaml")) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        f"{file}: spec.rollout: with maxSurge and maxUnavailable both 0 no pod can ever be replaced: "
+        "set one of them to at least 1 (found both 0)",
+        f"{file}: spec.prioritys: no such field: did you mean priority? (found 1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("a: [", "is no YAML"),
+        ("kind: Namespace", "no ServiceTier in"),
+        ("", "no ServiceTier in"),
+        ("{kind: ServiceTier}", "metadata.name: a tier needs a name: set it (found null)"),
+    ],
+)
+def test_plan_refuses_what_is_no_tier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, complaint: str
+) -> None:
+    file = tmp_path / "tier.yaml"
+    file.write_text(content)
+    assert call("plan", str(file)) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_plan_names_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("plan", str(tmp_path / "absent.yaml")) == 1
+    assert "absent.yaml: cannot be read: No such file or directory; correct the path" in capsys.readouterr().err
+
+
+def test_run_refuses_wrong_settings_by_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERKEEPER_WORKERS", "0")
+    assert call("run") == 2
+    assert "TIERKEEPER_WORKERS: Input should be greater than or equal to 1 (found '0')" in capsys.readouterr().err
+
+
+def test_examples_are_the_four_tiers_of_one_namespace() -> None:
+    objects = [yaml.safe_load(path.read_text()) for path in EXAMPLES]
+    assert [one["metadata"]["name"] for one in objects] == ["llm", "batch", "gold", "platinum", "standard"]
+    assert {one["metadata"]["namespace"] for one in objects[1:]} == {"llm"}
+
+
+def test_kustomization_names_every_example() -> None:
+    kustomization = yaml.safe_load((ROOT / "examples/Kustomization").read_text())
+    assert sorted(kustomization["resources"]) == [path.name for path in EXAMPLES]
