@@ -54,9 +54,10 @@ _REASON_LABELS = ("finished_reason", "reason")
 BUDGET_EVERY_SECONDS = 600.0
 """A figure of weeks needs no more, and it is the dearest query of all."""
 
-MAX_BUDGET_POINTS = 8640
-"""Points a series in the budget's subquery: 30 days at 5 minutes. Raw samples (172,800 at 15 s) would soon meet
-Prometheus' limit of 50 million a query."""
+MAX_BUDGET_POINTS = 2880
+"""Points a series in the budget's subquery: 30 days at 15 minutes. Raw samples (172,800 at 15 s) would soon meet
+Prometheus' limit of 50 million a query. What a pod counted before its first point and after its last is lost, or made
+up by extrapolation: up to half a step each, against a life of hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def queries(
 
 
 def _budget_range(seconds: int) -> str:
-    """A subquery range over the budget period: 30 days in steps of 300 s, never finer than a minute."""
+    """A subquery range over the budget period: 30 days in steps of 900 s, never finer than a minute."""
     return f"[{seconds}s:{max(60, seconds // MAX_BUDGET_POINTS)}s]"
 
 
