@@ -1,0 +1,168 @@
+"""The whole contract, tried on a real API server: every bound and every rule, once kept and once broken.
+
+The table of cases follows from the CRD (``tests/api/contract.py``); here the API server is the judge. Tries are dry
+runs: the object goes through schema, defaults and rules and is not stored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes import client, config
+
+from e2e.cluster import Cluster
+from tests.api.contract import TIER, Case, constraints, field_cases
+from tests.api.rule_cases import rule_cases
+from tierkeeper.api import GROUP, PLURAL, VERSION
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "api-contract"
+CASES = [*field_cases(), *rule_cases()]
+SPEC = [case for case in CASES if not case.covers.startswith("status")]
+STATUS = [case for case in CASES if case.covers.startswith("status")]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What the API server says of a ServiceTier."""
+
+    api: client.CustomObjectsApi
+
+    def try_tier(self, tier: dict[str, Any]) -> str | None:
+        """Create it as a dry run: the refusal's message, or None where it is accepted."""
+        body = {key: part for key, part in tier.items() if key != "status"}
+        try:
+            self.api.create_namespaced_custom_object(
+                GROUP, VERSION, NAMESPACE, PLURAL, body, dry_run="All", field_validation="Strict"
+            )
+        except client.ApiException as refusal:
+            return str(json.loads(refusal.body)["message"])
+        return None
+
+    def try_status(self, tier: dict[str, Any]) -> str | None:
+        """Write the status of the stored tier as a dry run: the refusal's message, or None."""
+        try:
+            self.api.patch_namespaced_custom_object_status(
+                GROUP, VERSION, NAMESPACE, PLURAL, "gold", [{"op": "add", "path": "/status", "value": tier["status"]}],
+                dry_run="All",
+            )  # fmt: skip
+        except client.ApiException as refusal:
+            return str(json.loads(refusal.body)["message"])
+        return None
+
+    def stored(self) -> dict[str, Any]:
+        """The one tier that is really there."""
+        found: dict[str, Any] = self.api.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, "gold")
+        return found
+
+
+@pytest.fixture(scope="module")
+def judge(cluster: Cluster) -> Iterator[Judge]:
+    """A namespace with one stored tier, gone at the end."""
+    kubectl = cluster.kubectl
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    kubectl("create", "namespace", NAMESPACE)
+    kubectl("create", "-f", "-", input=json.dumps(TIER | {"metadata": {"name": "gold", "namespace": NAMESPACE}}))
+    yield Judge(client.CustomObjectsApi(config.new_client_from_config(str(cluster.kubeconfig))))
+    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+@pytest.mark.parametrize("case", [c for c in SPEC if c.accepted], ids=lambda c: c.id)
+def test_accepted(judge: Judge, case: Case) -> None:
+    assert judge.try_tier(_renamed(case)) is None
+
+
+@pytest.mark.parametrize("case", [c for c in SPEC if not c.accepted], ids=lambda c: c.id)
+def test_refused(judge: Judge, case: Case) -> None:
+    refusal = judge.try_tier(_renamed(case))
+    assert refusal is not None
+    assert re.search(case.says or "", refusal), refusal
+
+
+@pytest.mark.parametrize("case", [c for c in STATUS if c.accepted], ids=lambda c: c.id)
+def test_status_accepted(judge: Judge, case: Case) -> None:
+    assert judge.try_status(case.tier()) is None
+
+
+@pytest.mark.parametrize("case", [c for c in STATUS if not c.accepted], ids=lambda c: c.id)
+def test_status_refused(judge: Judge, case: Case) -> None:
+    refusal = judge.try_status(case.tier())
+    assert refusal is not None
+    assert re.search(case.says or "", refusal), refusal
+
+
+def test_every_constraint_is_tried_both_ways() -> None:
+    wanted = {name for name, _, _ in constraints()}
+    assert {case.covers for case in CASES if case.accepted} == wanted
+    assert {case.covers for case in CASES if not case.accepted} == wanted
+
+
+def test_a_misspelt_field_is_refused(judge: Judge) -> None:
+    tier = Case("", "", {"metadata.name": "other", "spec.engine.maxNumSeq": 5}).tier()
+    assert 'unknown field "spec.engine.maxNumSeq"' in (judge.try_tier(tier) or "")
+
+
+def test_an_unseen_tier_is_not_taken_for_ready(judge: Judge) -> None:
+    assert judge.stored()["status"] == {"observedGeneration": -1}
+
+
+def test_the_smallest_tier_gets_its_stable_defaults(cluster: Cluster, judge: Judge) -> None:
+    smallest = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "ServiceTier",
+        "metadata": {"name": "smallest", "namespace": NAMESPACE},
+        "spec": {
+            "model": {"id": "m"},
+            "slo": {"ttftMilliseconds": 500},
+            "engine": {"image": "vllm/vllm-openai:v0.32.0", "maxNumSeqs": 8},
+            "scaling": {"replicas": {"min": 1, "max": 1}, "maxNumSeqs": {"min": 8, "max": 8}},
+        },
+    }
+    printed = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(smallest))
+    spec = json.loads(printed)["spec"]
+    assert spec["slo"] == {"ttftMilliseconds": 500, "objectivePercent": 99, "windowDays": 30}
+    assert spec["engine"]["tensorParallelSize"] == 1
+    assert (spec["scaling"]["mode"], spec["priority"], spec["reservation"]) == ("Auto", 0, False)
+    assert "rollout" not in spec
+
+
+def test_all_examples_are_accepted_as_one_folder(cluster: Cluster, judge: Judge) -> None:
+    tiers = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "examples").glob("*.yaml"))]
+    cluster.kubectl("apply", "--dry-run=client", "-f", str(ROOT / "examples"))
+    for tier in tiers[1:]:
+        assert judge.try_tier({**tier, "metadata": {"name": tier["metadata"]["name"] + "-try"}}) is None
+
+
+def test_the_table_shows_promise_and_state(cluster: Cluster, judge: Judge) -> None:
+    tier = Case("", "", {}).tier()
+    judge.api.patch_namespaced_custom_object_status(
+        GROUP, VERSION, NAMESPACE, PLURAL, "gold", [{"op": "add", "path": "/status", "value": tier["status"]}]
+    )
+    head, row = cluster.kubectl("get", "svctier", "-n", NAMESPACE).splitlines()
+    assert re.split(r"\s{2,}", head.strip()) == [
+        "NAME", "READY", "TTFT P99", "TPOT P99", "BURN", "REPLICAS", "SEQS", "AGE",
+    ]  # fmt: skip
+    assert row.split()[:7] == ["gold", "True", "412/500ms", "31/50ms", "0.4x", "2→3", "64→48"]
+    wide = cluster.kubectl("get", "tierkeeper", "-n", NAMESPACE, "-o", "wide").splitlines()[1]
+    assert re.search(r"PoolReady\s+2 of 2 replicas are Ready\s+Auto\s+63%", wide)
+
+
+def test_nobody_scales_a_tier_by_its_scale_subresource(cluster: Cluster, judge: Judge) -> None:
+    assert "servicetiers/scale" not in cluster.kubectl("get", "--raw", f"/apis/{GROUP}/{VERSION}")
+
+
+def _renamed(case: Case) -> dict[str, Any]:
+    """The case's tier under a free name, unless the case is about names: ``gold`` is stored already."""
+    tier = case.tier()
+    if tier["metadata"]["name"] == "gold" and tier["spec"]["overflow"].get("degradeTo") != "gold":
+        tier["metadata"]["name"] = "another"
+    return tier
