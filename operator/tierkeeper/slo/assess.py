@@ -120,7 +120,7 @@ class _Tick:
                 f"The newest sample is {age:.0f} s old by Prometheus' own clock, more than {SCRAPES_TO_STALE} scrapes "
                 f"of {self.scrape_interval:g} s: is the pool still scraped?",
             )
-        if readings.rate(SignalKind.REQUESTS, self.windows.rate) is None:
+        if any(readings.rate(SignalKind.REQUESTS, s) is None for s in (self.windows.rate, self.windows.evidence)):
             return self.no_series()
         return None
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from tierkeeper.slo import messages
 from tierkeeper.slo.burn import Windows, budget_left, burn, evident, optimistic, pair_burns, point
-from tierkeeper.slo.histogram import error_ratio, quantile, top_finite_edge
-from tierkeeper.slo.model import SignalState, Sli, SloAssessment, WindowSli
-from tierkeeper.slo.readings import FAMILIES, Readings, WindowHistogram
+from tierkeeper.slo.histogram import ErrorRatio, error_ratio, quantile, top_finite_edge
+from tierkeeper.slo.model import Histogram, SignalState, Sli, SloAssessment, WindowSli
+from tierkeeper.slo.readings import FAMILIES, Problem, Readings, WindowHistogram
 from tierkeeper.tier import Objective
 
 SECONDS_PER_DAY = 86400
@@ -47,19 +47,19 @@ def evaluate(
     slis = base.window_slis(histograms)
     if idle:
         return base.quiet(fast, slis, f"No traffic: {messages.no_requests(sli, windows.evidence)}")
-    if windows.evidence not in histograms:
+    evidence = histograms.get(windows.evidence)
+    if evidence is None:
         return base.no_series(starting=starting)
     for window in fast:
         if window.problem is not None:
-            return base.unusable(window)
-    evidence = histograms[windows.evidence].histogram
-    assert evidence is not None  # noqa: S101  (no problem: checked above)
-    if evidence.total <= 0:
+            return base.unusable(window.metric, window.problem)
+    histogram = evidence.histogram
+    if histogram is None or histogram.total <= 0:
         return base.quiet(fast, slis, messages.no_requests(sli, windows.evidence))
-    top = top_finite_edge(evidence)
-    if top is None or error_ratio(evidence, threshold) is None:
-        return base.unmeasurable(fast, top or 0.0)
-    return base.judged(histograms[windows.evidence], slis)
+    measured = error_ratio(histogram, threshold)
+    if measured is None:
+        return base.unmeasurable(evidence.metric, top_finite_edge(histogram) or 0.0)
+    return base.judged(evidence.metric, histogram, measured, slis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,32 +111,32 @@ class _Base:
             SignalState.NO_DATA, "NoSeries", f"The pods report, but have no {self.sli} histogram; names tried: {tried}."
         )
 
-    def unusable(self, window: WindowHistogram) -> SloAssessment:
+    def unusable(self, metric: str, problem: Problem) -> SloAssessment:
         """A histogram that is none."""
-        reason, text = (window.problem.reason, window.problem.message) if window.problem else ("", "")
-        result = self._result(SignalState.AMBIGUOUS, reason, f"{self.sli}: in {window.metric} {text}: not used.")
-        return replace(result, metric=window.metric)
+        text = f"{self.sli}: in {metric} {problem.message}: not used."
+        return replace(self._result(SignalState.AMBIGUOUS, problem.reason, text), metric=metric)
 
-    def unmeasurable(self, fast: Sequence[WindowHistogram], top: float) -> SloAssessment:
+    def unmeasurable(self, metric: str, top: float) -> SloAssessment:
         """A target above every edge is neither met nor missed."""
-        metric = fast[0].metric
         text = messages.unmeasurable(sli=self.sli, threshold=self.threshold, top=top, metric=metric)
         return replace(self._result(SignalState.AMBIGUOUS, "TargetUnmeasurable", text), metric=metric)
 
-    def judged(self, evidence: WindowHistogram, slis: tuple[WindowSli, ...]) -> SloAssessment:
-        """Figures that can be believed."""
-        histogram = evidence.histogram
-        assert histogram is not None  # noqa: S101  (evaluate() hands over a window without a problem)
-        measured = error_ratio(histogram, self.threshold)
-        window = next(w for w in slis if w.seconds == self.windows.evidence)
-        assert measured is not None  # noqa: S101  (evaluate() has refused unmeasurable targets)
-        budget, p99 = self.objective.error_budget, quantile(histogram, 0.99)
-        neighbours = measured.neighbours
-        message = messages.slo(sli=self.sli, window=window, p99=p99, threshold=self.threshold, neighbours=neighbours)
-        pairs = self.windows.pairs
+    def judged(
+        self, metric: str, histogram: Histogram, measured: ErrorRatio, slis: tuple[WindowSli, ...]
+    ) -> SloAssessment:
+        """Figures that can be believed: the evidence window's histogram and error ratio, and all windows."""
+        evidence = WindowSli(
+            seconds=self.windows.evidence,
+            total=histogram.total,
+            ratio=measured.ratio,
+            burn=burn(measured.ratio, budget=self.objective.error_budget),
+        )
+        p99, neighbours = quantile(histogram, 0.99), measured.neighbours
+        message = messages.slo(sli=self.sli, window=evidence, p99=p99, threshold=self.threshold, neighbours=neighbours)
+        budget, pairs = self.objective.error_budget, self.windows.pairs
         return replace(
             self._result(SignalState.OK, "Ok", message),
-            metric=evidence.metric,
+            metric=metric,
             windows=slis,
             p50=quantile(histogram, 0.5),
             p95=quantile(histogram, 0.95),
@@ -145,7 +145,7 @@ class _Base:
             nearest_aligned_seconds=neighbours,
             burning=any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
             urgent=pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
-            met=self._met(window),
+            met=self._met(evidence),
         )
 
     def _met(self, window: WindowSli) -> bool | None:

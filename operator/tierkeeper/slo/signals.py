@@ -13,7 +13,7 @@ TTFT_FAMILIES = ("vllm:time_to_first_token_seconds",)
 """The histogram behind the TTFT SLI; the name is the same in all vLLM releases."""
 
 REQUEST_TPOT_FAMILY = "vllm:request_time_per_output_token_seconds"
-"""One observation a request (vLLM >= 0.11): what a TPOT objective means."""
+"""One observation a request (vLLM >= 0.11): what a TPOT objective means. A request of one token counts as 0 s."""
 
 TOKEN_TPOT_FAMILIES = ("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
 """One observation an output; the second name is the older one for the same data (visible up to vLLM 0.11)."""
