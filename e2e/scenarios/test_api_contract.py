@@ -18,7 +18,8 @@ import yaml
 from kubernetes import client, config
 
 from e2e.cluster import Cluster
-from tests.api.contract import TIER, Case, constraints, field_cases
+from tests.api.contract import Case, constraints, field_cases
+from tests.api.full_tier import TIER
 from tests.api.rule_cases import rule_cases
 from tierkeeper.api import GROUP, PLURAL, VERSION
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.contract import STATUS
+from tests.api.full_tier import STATUS
 from tierkeeper.api.conditions import (
     MESSAGE_LIMIT,
     Condition,

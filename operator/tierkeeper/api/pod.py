@@ -73,7 +73,7 @@ class TopologySpreadConstraint(ApiModel):
     when_unsatisfiable: WhenUnsatisfiable
     """Whether a pod that cannot be spread waits or is scheduled anyway."""
     label_selector: AnyObject | None = None
-    """Pods that are counted; the tier's own where absent."""
+    """Pods that are counted: usually those with the label tierkeeper.dev/tier. Kubernetes counts none where absent."""
 
 
 class LocalReference(ApiModel):
