@@ -206,9 +206,10 @@ def _spec(record: TierRecord, obj: Object) -> TierSpec | None:
 
 
 def _pool(member: _Member, now: float) -> PoolState:
-    """The pool for the decision. Levers that were decided and are about to be written count as set."""
+    """The pool for the decision. Levers that are decided and still to be written count as set, but not shown yet."""
     record = member.record
-    pool = pool_state(member.spec, member.view, resizing=in_progress(record.resize, now=now))
+    resizing = record.pending is not None or in_progress(record.resize, now=now)
+    pool = pool_state(member.spec, member.view, resizing=resizing)
     return pool if record.pending is None else dataclasses.replace(pool, current=record.pending)
 
 
