@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +19,8 @@ from e2e.cluster.processes import kill_all, owned_pids
 _CNI_CACHE = Path("/var/lib/cni/results")
 _SHIM_SOCKETS = Path("/run/containerd/s")
 _CONTAINER_LOGS = Path("/var/log/containers")
+# The kubelet's socket for device plugins lies here, whatever its root folder is.
+_DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
 _CGROUPS = Path("/sys/fs/cgroup")
 _BRIDGE = re.compile(r"^tkbr\d+$")
 
@@ -45,18 +46,19 @@ def clean(layout: Layout) -> None:
     Safe to call again at any point, also after it was interrupted itself. Raises ClusterError naming what does not go
     away.
     """
-    cgroups = list(_cgroups_of(owned_pids(layout.root)))
     kill_all(layout.root)
     sockets = _shim_sockets(layout)
     _unmount(layout)
     _remove_links()
     _remove_tables()
-    for path in [*sockets, *_cni_results(), *_log_links(layout)]:
+    for path in [*sockets, *_cni_results(), *_log_links(layout), *_device_plugin_files()]:
         path.unlink(missing_ok=True)
-    _remove_cgroups(cgroups)
+    _remove_cgroups()
     host.restore_sysctls(layout)
     _remove_data(layout)
     for folder in (
+        _DEVICE_PLUGINS,
+        _DEVICE_PLUGINS.parent,
         _SHIM_SOCKETS,
         _SHIM_SOCKETS.parent / "fifo",
         _SHIM_SOCKETS.parent,
@@ -119,7 +121,13 @@ def _shim_sockets(layout: Layout) -> list[Path]:
 
 
 def _cni_results() -> list[Path]:
-    return list(_CNI_CACHE.glob(f"{NETWORK_NAME}-*"))
+    """What the CNI library noted of our pods: one file for each network a pod is on, the loopback network included."""
+    pods = [path.name.removeprefix(f"{NETWORK_NAME}-").split("-")[0] for path in _CNI_CACHE.glob(f"{NETWORK_NAME}-*")]
+    return [path for pod in pods for path in _CNI_CACHE.glob(f"*-{pod}-*")]
+
+
+def _device_plugin_files() -> list[Path]:
+    return [_DEVICE_PLUGINS / name for name in ("kubelet.sock", "kubelet_internal_checkpoint")]
 
 
 def _log_links(layout: Layout) -> list[Path]:
@@ -128,25 +136,11 @@ def _log_links(layout: Layout) -> list[Path]:
     return [link for link in links if link.is_symlink() and str(link.readlink()).startswith(f"{layout.root}/")]
 
 
-def _cgroups_of(pids: list[int]) -> Iterator[Path]:
-    """The cgroup folders of containers among the processes, per hierarchy; the daemons themselves live in the
-    caller's own."""
-    own = set(Path("/proc/self/cgroup").read_text().splitlines())
-    for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        except OSError:
-            continue
-        for line in set(lines) - own:
-            _, controllers, path = line.split(":", 2)
-            yield _CGROUPS / controllers.removeprefix("name=") / path.lstrip("/")
-
-
-def _remove_cgroups(folders: list[Path]) -> None:
-    """Remove emptied cgroups, children first, and containerd's own parent of them."""
-    parents = [folder for folder in _CGROUPS.glob("*/k8s.io") if folder.is_dir()]
-    below = [Path(path) for parent in [*parents, *folders] if parent.is_dir() for path, _, _ in os.walk(parent)]
-    for folder in sorted(set(below), key=lambda path: len(path.parts), reverse=True):
+def _remove_cgroups() -> None:
+    """Remove the emptied cgroups of containers, children first; one with a process in it is not empty, and stays."""
+    parents = [*_CGROUPS.glob("*/k8s.io"), *_CGROUPS.glob("k8s.io")]
+    folders = [Path(path) for parent in parents for path, _, _ in os.walk(parent)]
+    for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         _remove_if_empty(folder)
 
 

@@ -116,8 +116,6 @@ class Cluster:
     def _set_gpus(self, count: int) -> None:
         kubectl = Kubectl(self.kubectl_binary, self.kubeconfig)
         node.set_gpus(self.node, kubectl, count)
-        # Capacity is patched; allocatable, which the scheduler reads, is set from it by the API server's and the
-        # kubelet's next status update.
         wait_for(f"{count} GPUs to be allocatable", lambda: node.gpus(self.node, kubectl) == count, timeout=60)
 
     def down(self) -> None:

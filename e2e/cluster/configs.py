@@ -14,11 +14,12 @@ def containerd_toml(node: Node) -> str:
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc cannot lower oom_score_adj, and every sandbox fails with
     # "can't get final child's PID". netns_mounts_under_state_dir and the runc root: else network namespaces and
-    # runc's state lie in /run, where `down` could not tell whose they are.
+    # runc's state lie in /run, where `down` could not tell whose they are. The opt plugin would create /opt/containerd.
     return f"""\
 version = 2
 root = "{node.folder}/containerd/root"
 state = "{node.folder}/containerd/state"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
 [grpc]
   address = "{node.socket}"
 [{cri}]
@@ -76,6 +77,7 @@ def kubelet_configuration(node: Node, layout: Layout, *, dns_address: str) -> Js
         "failCgroupV1": False,  # from 1.35 on the kubelet refuses cgroup v1 otherwise
         "failSwapOn": False,
         "localStorageCapacityIsolation": False,
+        "makeIPTablesUtilChains": False,  # kube-proxy speaks nftables; nothing here reads iptables chains
         "clusterDNS": [dns_address],
         "clusterDomain": CLUSTER_DOMAIN,
         "resolvConf": "",  # the machine's resolver is none of the pods' business
@@ -159,15 +161,12 @@ def audit_policy(*, everything: bool) -> Json:
             {"group": "policy"},
             {"group": "scheduling.k8s.io"},
         ]
-        # The control plane renews its own leases and writes pod statuses all the time; they would bury what is looked
-        # for.
-        noise: Json = {
-            "level": "None",
-            "userGroups": ["system:nodes"],
-            "resources": [{"group": "coordination.k8s.io"}, {"group": "", "resources": ["events"]}],
-        }
+        # The control plane and the node renew their own leases all the time; they would bury what is looked for.
+        own = {"level": "None", "resources": [{"group": "coordination.k8s.io"}, {"group": "", "resources": ["events"]}]}
+        components = ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler"]
         rules = [
-            noise,
+            {**own, "userGroups": ["system:nodes"]},
+            {**own, "users": components},
             {**metadata, "resources": [{"group": "tierkeeper.dev"}]},
             {**metadata, "verbs": writes, "resources": children},
             {"level": "None"},

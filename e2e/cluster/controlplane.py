@@ -30,6 +30,7 @@ def identities(node: Node) -> list[pki.Identity]:
     return [
         pki.Identity("apiserver", "kube-apiserver", serves=(*names, "127.0.0.1", API_SERVICE_ADDRESS, node.address)),
         pki.Identity("apiserver-kubelet", "kube-apiserver-kubelet-client", ("system:masters",)),
+        pki.Identity("apiserver-front-proxy", "front-proxy-client"),
         pki.Identity("admin", "admin", ("system:masters",)),
         pki.Identity("kube-controller-manager", "system:kube-controller-manager"),
         pki.Identity("kube-scheduler", "system:kube-scheduler"),
@@ -87,10 +88,25 @@ def api_server(layout: Layout, component: Component, *, address: str) -> Daemon:
             f"--kubelet-client-key={folder}/apiserver-kubelet.key",
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
+            *_aggregation(folder),
             f"--audit-policy-file={layout.config}/audit-policy.json",
             f"--audit-log-path={layout.audit_log}",
             "--audit-log-mode=blocking",  # a request that was answered is in the log: a test may read it at once
         ),
+    )
+
+
+def _aggregation(folder: Path) -> tuple[str, ...]:
+    """What lets the API server pass requests on to APIs served from pods, such as a metrics adapter's."""
+    return (
+        f"--requestheader-client-ca-file={folder}/ca.crt",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={folder}/apiserver-front-proxy.crt",
+        f"--proxy-client-key-file={folder}/apiserver-front-proxy.key",
+        "--enable-aggregator-routing",  # to the endpoints: the control plane need not go through kube-proxy
     )
 
 
@@ -106,6 +122,7 @@ def controller_manager(layout: Layout, component: Component) -> Daemon:
             f"--cluster-signing-cert-file={layout.pki}/ca.crt",
             f"--cluster-signing-key-file={layout.pki}/ca.key",
             "--use-service-account-credentials",
+            f"--flex-volume-plugin-dir={layout.root}/volume-plugins",  # the default is created in /usr
         ),
     )
 

@@ -61,7 +61,9 @@ def set_gpus(node: Node, kubectl: KubectlCall, count: int) -> None:
 
     The kubelet leaves resources it does not manage alone, so the number stays over its restarts.
     """
-    patch = [{"op": "add", "path": f"/status/capacity/{GPU.replace('/', '~1')}", "value": str(count)}]
+    # Allocatable follows from capacity at the kubelet's next report; patching it too saves that wait.
+    paths = (f"/status/{kind}/{GPU.replace('/', '~1')}" for kind in ("capacity", "allocatable"))
+    patch = [{"op": "add", "path": path, "value": str(count)} for path in paths]
     kubectl("patch", "node", node.name, "--subresource=status", "--type=json", "-p", json.dumps(patch))
 
 
