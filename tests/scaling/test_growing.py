@@ -142,10 +142,22 @@ def test_a_new_replica_first_works_off_the_queue():
     story.queue(40).burns(ttft=50.0).tick()
     story.pass_time(60)
     story.pods_become_ready().queue(40)
-    story.pass_time(55)
+    story.pass_time(30)
     assert story.levers.replicas == 2
-    story.pass_time(TICK * 2)
+    story.pass_time(TICK)
     assert story.levers.replicas == 4
+
+
+@pytest.mark.parametrize(("pace", "replicas"), [(10, 2), (1, 4)])
+def test_a_queue_that_will_be_gone_within_a_minute_gets_no_replica(pace, replicas):
+    """70 wait after 30 s: at 2 requests/s fewer they are gone in 35 s, at 0.2 in six minutes."""
+    story = Story(tier(seqs=(4, 16)), replicas=2)
+    story.pool["rolling_out"] = True
+    for look in range(6):
+        story.queue(70 + pace * (6 - look)).tick()
+    story.pool["rolling_out"] = False
+    story.queue(70).burns(ttft=50.0).tick()
+    assert story.levers.replicas == replicas
 
 
 def test_the_hold_follows_the_measured_start_of_seventeen_minutes():

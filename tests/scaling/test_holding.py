@@ -157,6 +157,13 @@ def test_a_resize_under_way_holds_the_next_one():
     assert story.tick().reason is Reason.HOLD_RESIZING
 
 
+def test_a_load_that_wavers_around_a_threshold_does_not_change_the_words():
+    story = Story(replicas=2)
+    for step in range(100):
+        story.calm(running=10.8 if step % 3 else 11.6).tick()
+    assert len({(d.reason, d.message) for d in story.decisions}) == 1
+
+
 def test_a_steady_pool_says_the_same_words_at_every_tick():
     story = Story(replicas=2)
     for running in (22, 24, 23, 25, 26):

@@ -46,7 +46,7 @@ def survivors_carry(ctx: Context, *, replicas: int, utilization: float) -> bool:
         return False
     strain = ctx.memory.strain
     strained = strain is not None and ctx.elapsed(strain.at) < STRAIN_SECONDS
-    if strained and strain is not None and load > strain.requests_per_replica * STRAIN_SHARE * replicas:
+    if strained and strain is not None and load > strain.running_per_replica * STRAIN_SHARE * replicas:
         return False
     more = ctx.current.replicas / replicas
     return all(minute_burn(slo) * more < 1.0 for slo in ctx.assessment.slos.values())

@@ -7,14 +7,15 @@ import math
 from collections.abc import Mapping
 
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
-from tierkeeper.scaling.diagnose import Diagnosis, diagnose, predicted_wait_seconds, queue_too_long
+from tierkeeper.scaling.diagnose import diagnose, predicted_wait_seconds, queue_too_long
 from tierkeeper.scaling.guards import guarded
-from tierkeeper.scaling.levers import RAISE_BLAME_SECONDS, hold, propose, roll_back, starting_levers, within_bounds
+from tierkeeper.scaling.levers import hold, propose, recent_raise, roll_back, starting_levers, within_bounds
 from tierkeeper.scaling.memory import (
     CapMark,
     CapRaise,
     Memory,
     Strain,
+    Words,
     observe,
     remember_recommendation,
     since,
@@ -24,8 +25,10 @@ from tierkeeper.scaling.wording import count
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, TierSpec
 
+#: The shortest look-back window: what moved a figure for a moment has left it by then.
+WORDS_SECONDS = 60.0
+
 _MARKS_CAP = frozenset({Reason.TPOT_LOWER_CAP, Reason.KV_PRESSURE_LOWER_CAP})
-_STRAINS = frozenset({Diagnosis.PREFILL_BOUND, Diagnosis.TPOT_BATCH, Diagnosis.TPOT_PREFILL})
 
 
 def decide(
@@ -38,7 +41,9 @@ def decide(
     """
     memory = observe(memory, now=now, spec=spec, assessment=assessment, pool=pool)
     queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
-    memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now))
+    memory = dataclasses.replace(
+        memory, queue_since=since(memory.queue_since, queued, now), queued_at=now if queued else memory.queued_at
+    )
     finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory)
     memory = dataclasses.replace(memory, calm_since=since(memory.calm_since, finding.calm, now))
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding)
@@ -57,7 +62,27 @@ def decide(
         limited=proposal.limited,
         inputs=_inputs(ctx),
     )
-    return decision, _remember(ctx, decision)
+    memory = _remember(ctx, decision)
+    words = _words(ctx, decision)
+    if words is None:
+        return decision, dataclasses.replace(memory, words=None)
+    decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
+    return decision, dataclasses.replace(memory, words=words)
+
+
+def _words(ctx: Context, decision: Decision) -> Words | None:
+    """What a calm pool that changes nothing says; None where it is not calm or something changes.
+
+    Load is noisy: near some threshold the reason to hold would be another one at every tick. So one gives way to the
+    next only when it has not been right for a minute.
+    """
+    if decision.changed or not ctx.finding.calm or ctx.spec.scaling.mode is Mode.PAUSED:
+        return None
+    now, said = ctx.now, ctx.memory.words
+    right = Words(decision.reason, decision.message, ctx.current, wanted_at=now)
+    if said is None or said.levers != ctx.current or ctx.elapsed(said.wanted_at) >= WORDS_SECONDS:
+        return right
+    return right if (said.reason, said.message) == (right.reason, right.message) else said
 
 
 def _overriding(ctx: Context) -> Proposal | None:
@@ -72,16 +97,10 @@ def _overriding(ctx: Context) -> Proposal | None:
     bounded = _leave_to_scaler(ctx, within_bounds(ctx.spec, ctx.current))
     if bounded != ctx.current:
         return Proposal(bounded, Reason.BACK_IN_BOUNDS, "the spec allows no other value")
-    last = ctx.memory.last_raise
-    if (
-        last is not None
-        and ctx.elapsed(last.at) < RAISE_BLAME_SECONDS
-        and ctx.pool.failing > last.failing
-        and ctx.current.max_num_seqs > last.before
-        and not ctx.pool.rolling_out
-    ):
-        return roll_back(ctx, last.before, f"{count(ctx.pool.failing - last.failing, 'pod')} failed")
-    return None
+    before, last = recent_raise(ctx), ctx.memory.last_raise
+    if before is None or last is None or ctx.pool.failing <= last.failing or ctx.pool.rolling_out:
+        return None
+    return roll_back(ctx, before, f"{count(ctx.pool.failing - last.failing, 'pod')} failed")
 
 
 def _leave_to_scaler(ctx: Context, levers: Levers) -> Levers:
@@ -152,8 +171,8 @@ def _remember(ctx: Context, decision: Decision) -> Memory:
     )
     if Lever.MAX_NUM_SEQS in decision.changed:
         memory = _remember_cap(ctx, decision, memory)
-    if ctx.finding.diagnosis in _STRAINS:
-        memory = dataclasses.replace(memory, strain=Strain(now, ctx.load / ctx.serving))
+    if decision.levers.replicas > current.replicas and not ctx.finding.calm:
+        memory = dataclasses.replace(memory, strain=Strain(now, ctx.traffic.running / ctx.serving))
     if decision.reason is Reason.RELEASE_UNSCHEDULABLE and not ctx.finding.calm:
         memory = dataclasses.replace(memory, released_at=now)
     return memory

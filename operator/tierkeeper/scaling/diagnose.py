@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, prefill_share
-from tierkeeper.scaling.memory import Memory, latest, lengths
+from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import PoolState
 from tierkeeper.scaling.wording import count, duration, milliseconds, times
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
@@ -83,7 +83,7 @@ def hot(slo: SloAssessment | None, *, unchanged_seconds: float) -> bool:
     """Whether an SLO burns now, and not only in the echo of what has been mended.
 
     Some control pair is above its factor; the last minute still spends faster than the budget allows; and the misses
-    that count come from after the last change, ``unchanged_seconds`` ago.
+    that count come from after the last change or backlog, ``unchanged_seconds`` ago.
     """
     if slo is None or slo.state is not SignalState.OK or not slo.burning:
         return False
@@ -107,8 +107,7 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     if usage >= KV_FULL and traffic.preemptions_per_second >= PREEMPTIONS_PER_POD_SECOND * pods:
         cause = f"{traffic.preemptions_per_second:.1f} preemptions/s with {usage:.0%} of the KV cache in use"
         return Finding(Diagnosis.KV_PRESSURE, cause, from_windows=True)
-    changed = latest(memory.changed_at, memory.capacity_at)
-    unchanged = float("inf") if changed is None else now - changed
+    unchanged = float("inf") if memory.relieved_at is None else now - memory.relieved_at
     tpot = assessment.tpot
     if tpot is not None and hot(tpot, unchanged_seconds=unchanged):
         return _tpot(tpot, assessment, pods)

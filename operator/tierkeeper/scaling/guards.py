@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tierkeeper.scaling.capacity import proven_by_gauges, proven_by_requests
 from tierkeeper.scaling.context import Context, Proposal
 from tierkeeper.scaling.levers import hold
-from tierkeeper.scaling.memory import in_flight
+from tierkeeper.scaling.memory import DRAIN_LOOK_SECONDS, in_flight
 from tierkeeper.scaling.model import Limit, Reason
 from tierkeeper.scaling.wording import count, duration
 from tierkeeper.slo.model import SignalState
@@ -25,8 +25,12 @@ SETTLE_GAUGE_SECONDS = 15.0
 #: After a change that only histograms can see: the shortest window (60 s) and one scrape (15 s) must lie behind it.
 SETTLE_WINDOW_SECONDS = 75.0
 
-#: A new pod first works off the backlog: for a minute after it became Ready the queue says nothing about the new count.
-SETTLE_CAPACITY_SECONDS = 60.0
+#: A new pod first works off the backlog: the queue's trend must have been read from after it became Ready.
+SETTLE_CAPACITY_SECONDS = DRAIN_LOOK_SECONDS
+
+#: A queue that will be gone within this time at its present pace needs no replica: none starts faster (a 3B model with
+#: a warm compile cache took 59 s).
+DRAIN_SECONDS = 60.0
 
 #: Replicas that found no node are given back after this long: cluster-autoscaler's default max-node-provision-time is
 #: 15 minutes, so no node is coming any more.
@@ -160,6 +164,8 @@ def budget_frozen(ctx: Context) -> bool:
 
 def release_stuck(proposal: Proposal, ctx: Context) -> Proposal:
     """Replicas that no node has taken for too long are given back."""
+    if ctx.pool.rolling_out or not ctx.assessment.state.known:
+        return proposal
     stuck = ctx.memory.unschedulable_since
     left = max(ctx.spec.scaling.replicas.min, ctx.current.replicas - ctx.pool.unschedulable)
     if stuck is None or ctx.elapsed(stuck) < _unschedulable_limit(ctx) or left >= ctx.current.replicas:
@@ -229,10 +235,13 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
     by_windows = ctx.finding.from_windows
     wait = SETTLE_WINDOW_SECONDS if by_windows else SETTLE_GAUGE_SECONDS
     message = f"the last change must show its effect first: {duration(wait)} must pass"
-    if ctx.elapsed(ctx.memory.changed_at) < wait or (by_windows and ctx.elapsed(ctx.memory.capacity_at) < wait):
+    if ctx.elapsed(ctx.memory.changed_at) < wait or (by_windows and ctx.elapsed(ctx.memory.relieved_at) < wait):
         return hold(ctx, Reason.HOLD_SETTLING, message, proposal.limited)
     if grows(proposal, ctx) and ctx.elapsed(ctx.memory.capacity_at) < SETTLE_CAPACITY_SECONDS:
         message = f"a new replica first works off the queue: {duration(SETTLE_CAPACITY_SECONDS)} must pass"
+        return keep_replicas(proposal, ctx, reason=Reason.HOLD_SETTLING, message=message)
+    if grows(proposal, ctx) and ctx.memory.drain_seconds() <= DRAIN_SECONDS:
+        message = f"the queue shrinks and will be gone within {duration(DRAIN_SECONDS)}: no replica is added for it"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_SETTLING, message=message)
     return proposal
 

@@ -153,14 +153,21 @@ def _tpot(ctx: Context) -> Proposal:
 
 
 def _kv_pressure(ctx: Context) -> Proposal:
-    recent = ctx.memory.last_raise
-    if recent is not None and ctx.elapsed(recent.at) < RAISE_BLAME_SECONDS and recent.before < ctx.current.max_num_seqs:
-        return roll_back(ctx, recent.before, ctx.finding.cause)
+    if (before := recent_raise(ctx)) is not None:
+        return roll_back(ctx, before, ctx.finding.cause)
     return _lower_cap(ctx, CUT_FACTOR, Reason.KV_PRESSURE_LOWER_CAP, Reason.KV_PRESSURE_ADD_REPLICAS)
 
 
-def roll_back(ctx: Context, cap: int, cause: str) -> Proposal:
-    bound = ctx.spec.scaling.max_num_seqs.clamp(cap)
+def recent_raise(ctx: Context) -> int | None:
+    """The max-num-seqs to go back to where the last raise is to blame for what goes wrong now; None where it is not."""
+    last = ctx.memory.last_raise
+    if last is None or ctx.elapsed(last.at) >= RAISE_BLAME_SECONDS:
+        return None
+    before = ctx.spec.scaling.max_num_seqs.clamp(last.before)
+    return before if before < ctx.current.max_num_seqs else None
+
+
+def roll_back(ctx: Context, bound: int, cause: str) -> Proposal:
     return Proposal(
         levers=dataclasses.replace(ctx.current, max_num_seqs=bound),
         reason=Reason.ROLL_BACK_CAP,

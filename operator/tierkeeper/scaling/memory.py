@@ -7,10 +7,11 @@ stabilization window, because it cannot know what happened before.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 
 from tierkeeper.engine.latency import Lengths
-from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Engine, TierSpec
 
@@ -35,6 +36,14 @@ class CapRaise:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueLook:
+    """How many requests waited at a time."""
+
+    at: float
+    waiting: float
+
+
+@dataclass(frozen=True, slots=True)
 class CapMark:
     """A max-num-seqs above which the pool did not keep TPOT or ran out of KV cache."""
 
@@ -44,10 +53,25 @@ class CapMark:
 
 @dataclass(frozen=True, slots=True)
 class Strain:
-    """The load of one replica at which the SLO burned for a reason that max-num-seqs does not bound."""
+    """How many requests ran in each replica when replicas had to be added: more than one replica can take."""
 
     at: float
-    requests_per_replica: float
+    running_per_replica: float
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a calm pool last said, and of which levers."""
+
+    reason: Reason
+    message: str
+    levers: Levers
+    wanted_at: float
+    """When it was last the right thing to say."""
+
+
+#: A queue's trend is read over this long: six looks at a 5 s tick, two or three at 15 s.
+DRAIN_LOOK_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +101,10 @@ class Memory:
     resizing_since: float | None = None
     queue_since: float | None = None
     """Since when requests have to wait too long, without a break."""
+    queued_at: float | None = None
+    """Last time that requests had to wait too long."""
+    queue_looks: tuple[QueueLook, ...] = ()
+    """The queue over the last DRAIN_LOOK_SECONDS, older first."""
     calm_since: float | None = None
     """Since when nothing burned, queued or was unknown, without a break."""
     last_raise: CapRaise | None = None
@@ -86,6 +114,7 @@ class Memory:
     strain: Strain | None = None
     recommendations: tuple[Recommendation, ...] = ()
     """The sliding maximum: older first, each larger than the next."""
+    words: Words | None = None
     drift: str = ""
     """What another hand changed since the last tick; said once."""
 
@@ -97,10 +126,23 @@ class Memory:
     def highest_recommendation(self, *, since: float, default: int) -> int:
         return max((r.replicas for r in self.recommendations if r.at >= since), default=default)
 
+    def drain_seconds(self) -> float:
+        """Seconds until the queue is empty at the pace of the last looks; infinite where it does not shrink."""
+        if not self.queue_looks:
+            return math.inf
+        first, last = self.queue_looks[0], self.queue_looks[-1]
+        gone, took = first.waiting - last.waiting, last.at - first.at
+        return last.waiting * took / gone if gone > 0 and took > 0 else math.inf
+
     @property
     def changed_at(self) -> float | None:
         """Last change of any lever."""
         return latest(self.replicas_at, self.live_at)
+
+    @property
+    def relieved_at(self) -> float | None:
+        """Since when look-back windows may show the present state: the last change, new pod or end of a backlog."""
+        return latest(self.changed_at, self.capacity_at, self.queued_at)
 
 
 def latest(*times: float | None) -> float | None:
@@ -153,7 +195,16 @@ def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessmen
         starting_since=since(memory.starting_since, starting, now),
         unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
         resizing_since=since(memory.resizing_since, pool.resizing, now),
+        queue_looks=_look(memory.queue_looks, now=now, assessment=assessment),
     )
+
+
+def _look(looks: tuple[QueueLook, ...], *, now: float, assessment: Assessment) -> tuple[QueueLook, ...]:
+    """The looks with this one; what could not be believed breaks the trend."""
+    if not assessment.state.known:
+        return ()
+    kept = tuple(look for look in looks if look.at >= now - DRAIN_LOOK_SECONDS)
+    return (*kept, QueueLook(now, assessment.traffic.waiting))
 
 
 def since(start: float | None, holds: bool, now: float) -> float | None:
