@@ -45,7 +45,7 @@ def run(settings: Settings) -> int:
     """Run the operator until it is told to stop (0) or a part of it dies (1)."""
     configure_logs(format=settings.log_format, level=settings.log_level)
     try:
-        asyncio.run(_operate(settings))
+        asyncio.run(operate(settings))
     except KeyboardInterrupt:
         return 0
     except Exception:
@@ -54,8 +54,8 @@ def run(settings: Settings) -> int:
     return 0
 
 
-async def _operate(settings: Settings) -> None:
-    """Raises whatever ended the operator, other than a signal."""
+async def operate(settings: Settings) -> None:
+    """The operator inside a running event loop. Raises whatever ends it, other than a signal."""
     health = Health(SystemClock(), stale_seconds=max(60.0, STUCK_TICKS * settings.tick_seconds))
     metrics = Metrics()
     stop = asyncio.Event()

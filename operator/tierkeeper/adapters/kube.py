@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -183,7 +184,8 @@ async def connect(*, random: Callable[[], float]) -> KubernetesApi:
     try:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
-        await config.load_kube_config(client_configuration=configuration)
+        # Read now: the client's own default was read from the environment when it was imported.
+        await config.load_kube_config(os.environ.get("KUBECONFIG"), client_configuration=configuration)
     return KubernetesApi(ApiClient(configuration), random=random)
 
 

@@ -26,6 +26,10 @@ WATCHED: Mapping[Kind, tuple[str, str, str]] = {
 EXIT_SECONDS = 25.0
 """Below the 30 s that Kubernetes gives: if stopping hangs, the process ends itself rather than be killed."""
 
+ERROR_BACKOFFS = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds between kopf's tries. A watcher that is refused for half a minute ends the process, which says more than a
+log line does; rights that arrive a moment after the pod are not worth a restart."""
+
 
 def build_registry(runtime: Runtime) -> kopf.OperatorRegistry:
     """All handlers, for one runtime. kopf's global registry is not used."""
@@ -51,6 +55,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.posting.level = logging.CRITICAL
     settings.scanning.disabled = True
+    settings.networking.error_backoffs = ERROR_BACKOFFS
     settings.process.ultimate_exiting_timeout = EXIT_SECONDS
     for kind, resource in WATCHED.items():
         if kind is not Kind.SERVICE_TIER:
