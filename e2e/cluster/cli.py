@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from e2e.artifacts import BuildError
-from e2e.cluster.cluster import DEFAULT_GPUS, Cluster
+from e2e.cluster.cluster import DEFAULT_GPUS, Cluster, Status
 from e2e.cluster.errors import ClusterError
 
 _EPILOG = """\
@@ -118,14 +118,14 @@ def _run(options: argparse.Namespace) -> int:
     match options.command:
         case "up":
             started = time.monotonic()
-            cluster.up(gpus=options.gpus, audit_everything=options.audit)
+            status = cluster.up(gpus=options.gpus, audit_everything=options.audit)
             print(f"up after {time.monotonic() - started:.1f} s", file=sys.stderr)
-            return _status(cluster)
+            return _show(cluster, status)
         case "down":
             cluster.down()
             return 0
         case "status":
-            return _status(cluster)
+            return _show(cluster, cluster.status())
         case "kubeconfig":
             print(cluster.kubeconfig)
             return 0
@@ -143,8 +143,7 @@ def _run(options: argparse.Namespace) -> int:
             return 0
 
 
-def _status(cluster: Cluster) -> int:
-    status = cluster.status()
+def _show(cluster: Cluster, status: Status) -> int:
     print(status.state)
     for line in status.details:
         print(f"  {line}")

@@ -70,24 +70,26 @@ class Cluster:
         stderr."""
         return Kubectl(self.kubectl_binary, self.kubeconfig)(*arguments, input=input, timeout=timeout)
 
-    def up(self, *, gpus: int = DEFAULT_GPUS, audit_everything: bool = False) -> None:
+    def up(self, *, gpus: int = DEFAULT_GPUS, audit_everything: bool = False) -> Status:
         """Start the cluster unless it runs. What an interrupted run left is removed first. Returns when pods can be
         scheduled and names resolve."""
         if self.existing:
-            self.kubectl("version")
-            return
+            return self.status()
         host.require_root_and_packages()
         with self._lock():
-            if self.status().state == "running":
-                if node.gpus(self.node, self.kubectl) != gpus:
-                    self._set_gpus(gpus)
-                return
+            status = self.status()
+            if status.state == "running":
+                if node.gpus(self.node, self.kubectl) == gpus:
+                    return status
+                self._set_gpus(gpus)
+                return self.status()
             if found := cleanup.traces(self.layout):
                 say(f"removing what an earlier run left: {', '.join(found)}")
                 cleanup.clean(self.layout)
             binaries.component("kubectl")
             pause = binaries.pause_image()
             self._start(pause, gpus=gpus, audit_everything=audit_everything)
+            return self.status()
 
     def _start(self, pause: Path, *, gpus: int, audit_everything: bool) -> None:
         layout, address, component = self.layout, self.node.address, binaries.component

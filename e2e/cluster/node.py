@@ -6,7 +6,7 @@ import subprocess
 from e2e.cluster import configs, host
 from e2e.cluster.controlplane import Component, kubeconfig_of
 from e2e.cluster.kubectl import KubectlCall
-from e2e.cluster.layout import Layout, Node
+from e2e.cluster.layout import SERVICE_RANGE, Layout, Node
 from e2e.cluster.processes import Daemon, start
 from e2e.cluster.waits import wait_for
 
@@ -19,6 +19,10 @@ def create_bridge(node: Node) -> None:
     host.run("ip", "link", "add", node.bridge, "type", "bridge")
     host.run("ip", "address", "add", f"{node.address}/24", "dev", node.bridge)
     host.run("ip", "link", "set", node.bridge, "up")
+    if node.index == 0:
+        # kube-proxy rewrites a service's address only after routing: without this route a machine that has no default
+        # route could not reach services at all, and traffic to a service that is gone would leave this machine.
+        host.run("ip", "route", "add", SERVICE_RANGE, "dev", node.bridge)
 
 
 def start_runtime(node: Node, layout: Layout) -> None:
