@@ -102,8 +102,10 @@ _LONGEST = {
     "spec.resources.memory": "1" * 12 + "." + "1" * 9 + "Ki",
     "spec.resources.sharedMemory": "1" * 12 + "." + "1" * 9 + "Ki",
     "spec.engine.version": "1234.1234.123456",
+    "status.conditions[].lastTransitionTime": "2026-11-29T18:00:00.123456789Z",
+    "status.lastDecision.time": "2026-11-29T18:00:00.123456789Z",
 }
-"""Fields whose pattern or rule ends before their length does."""
+"""Fields whose pattern, format or rule ends before their length does."""
 
 _SEQS_1: dict[str, Any] = {
     "spec.scaling.maxNumSeqs.min": 1,
@@ -217,6 +219,8 @@ def _required(path: str, node: Schema) -> list[Case]:
 def _type(path: str, node: Schema) -> list[Case]:
     wrong = {"integer": "many", "string": 5, "boolean": "yes", "object": "text", "array": "text"}[node["type"]]
     says = f'must be of type {node["type"]}: "{"integer" if wrong == 5 else "string"}"'
+    if "format" in node:
+        says = 'must be of type date-time: "int64"'
     return [Case(f"{path}-has-its-type", f"{path}:type"), _refuse(path, "type", wrong, says)]
 
 

@@ -60,19 +60,25 @@ class Rule:
     message: str
     """What must hold, and what to change."""
     found: str
-    """CEL expression of type string: the values that break the rule."""
-    broken: Callable[[Any], str | None]
+    """The values that break the rule, as a format: ``min %d, max %d``."""
+    values: tuple[str, ...]
+    """CEL expressions over ``self``, one for each place in the format, all of one type."""
+    broken: Callable[[Any], tuple[object, ...] | None]
     """The same over the model: the values that break the rule, or None where it holds."""
     field: str = ""
     """Path below the object that carries the rule, in API spelling, to which the error points."""
 
     @property
     def validation(self) -> dict[str, str]:
-        """The entry of ``x-kubernetes-validations``; so ``message`` holds neither double quotes nor backslashes."""
+        """The entry of ``x-kubernetes-validations``; so ``message`` holds no double quote, backslash or percent sign.
+
+        ``format`` and not ``+``: the length of ``string(number)`` has no estimate, and adding to it exceeds the budget.
+        """
+        text = f'"{self.message} (found {self.found})"'
         entry = {
             "rule": self.cel,
             "message": self.message,
-            "messageExpression": f'"{self.message} (found " + {self.found} + ")"',
+            "messageExpression": f"{text}.format([{', '.join(self.values)}])" if self.values else text,
         }
         if self.field:
             entry["fieldPath"] = "." + self.field
@@ -102,7 +108,7 @@ class ApiModel(BaseModel):
 
     @model_validator(mode="after")
     def _obey_rules(self) -> Self:
-        broken = [Broken(rule, found) for rule in self.rules if (found := rule.broken(self)) is not None]
+        broken = [Broken(rule, rule.found % values) for rule in self.rules if (values := rule.broken(self)) is not None]
         if broken:
             raise PydanticCustomError(BROKEN_RULES, "rules do not hold", {"broken": broken})
         return self

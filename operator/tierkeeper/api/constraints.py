@@ -19,8 +19,9 @@ def ordered_bounds(unit: str) -> Rule:
     return Rule(
         cel="self.min <= self.max",
         message=f"min must not be above max: lower min or raise max of the {unit}",
-        found='"min " + string(self.min) + ", max " + string(self.max)',
-        broken=lambda s: None if s.min <= s.max else f"min {s.min}, max {s.max}",
+        found="min %d, max %d",
+        values=("self.min", "self.max"),
+        broken=lambda s: None if s.min <= s.max else (s.min, s.max),
     )
 
 
@@ -32,9 +33,10 @@ NAME_FITS = Rule(
         "the tier's name must start with a letter, hold only a-z, 0-9 and -, and have at most "
         f"{CHILD_NAME_LIMIT} characters, since the pool's objects are named after it: choose another metadata.name"
     ),
-    found="self.metadata.name",
+    found="%s",
+    values=("self.metadata.name",),
     broken=lambda tier: (
-        None if re.fullmatch(NAME_PATTERN, tier.name) and len(tier.name) <= CHILD_NAME_LIMIT else tier.name
+        None if re.fullmatch(NAME_PATTERN, tier.name) and len(tier.name) <= CHILD_NAME_LIMIT else (tier.name,)
     ),
 )
 
@@ -42,8 +44,9 @@ DEGRADES_TO_ANOTHER = Rule(
     cel="!has(self.spec.overflow) || !has(self.spec.overflow.degradeTo) || "
     "self.spec.overflow.degradeTo != self.metadata.name",
     message="a tier cannot degrade to itself: name another tier in spec.overflow.degradeTo",
-    found="self.spec.overflow.degradeTo",
-    broken=lambda tier: tier.name if tier.spec.overflow.degrade_to == tier.name else None,
+    found="%s",
+    values=("self.spec.overflow.degradeTo",),
+    broken=lambda tier: (tier.name,) if tier.spec.overflow.degrade_to == tier.name else None,
     field="spec.overflow.degradeTo",
 )
 
@@ -55,27 +58,26 @@ OBJECTIVE_PATTERN = "^[5-9][0-9]([.][0-9]{1,2})?$"
 OBJECTIVE_IN_RANGE = Rule(
     cel=f"string(self.objectivePercent).matches('{OBJECTIVE_PATTERN}')",
     message="the objective must be 50 to 99.99 percent, as a whole number or as a quoted text such as '99.9'",
-    found="string(self.objectivePercent)",
-    broken=lambda s: None if re.fullmatch(OBJECTIVE_PATTERN, s.objective_percent) else s.objective_percent,
+    found="%s",
+    values=("string(self.objectivePercent)",),
+    broken=lambda s: None if re.fullmatch(OBJECTIVE_PATTERN, s.objective_percent) else (s.objective_percent,),
     field="objectivePercent",
 )
 
 PROMISES_SOMETHING = Rule(
     cel="has(self.ttftMilliseconds) || has(self.tpotMilliseconds)",
     message="slo promises nothing: set ttftMilliseconds or tpotMilliseconds, or leave slo out for a best-effort tier",
-    found="'neither'",
-    broken=lambda s: "neither" if s.ttft_milliseconds is None and s.tpot_milliseconds is None else None,
+    found="neither",
+    values=(),
+    broken=lambda s: () if s.ttft_milliseconds is None and s.tpot_milliseconds is None else None,
 )
 
 WARNS_BEFORE_IT_FREEZES = Rule(
     cel="self.freezePercent >= self.warnPercent",
     message="freezePercent must not be below warnPercent: raise freezePercent or lower warnPercent",
-    found='"warnPercent " + string(self.warnPercent) + ", freezePercent " + string(self.freezePercent)',
-    broken=lambda b: (
-        None
-        if b.freeze_percent >= b.warn_percent
-        else f"warnPercent {b.warn_percent}, freezePercent {b.freeze_percent}"
-    ),
+    found="warnPercent %d, freezePercent %d",
+    values=("self.warnPercent", "self.freezePercent"),
+    broken=lambda b: None if b.freeze_percent >= b.warn_percent else (b.warn_percent, b.freeze_percent),
 )
 
 # --- spec.engine --------------------------------------------------------------------------------------------------
@@ -110,13 +112,14 @@ def owned_flag(flag: str, instead: str) -> Rule:
     pattern = f"^({spelled}|{short})(=|$)" if short else f"^{spelled}(=|$)"
     matcher = re.compile(pattern)
 
-    def broken(engine: Any) -> str | None:
-        return next((arg for arg in engine.extra_args if matcher.match(arg)), None)
+    def broken(engine: Any) -> tuple[str] | None:
+        return next(((arg,) for arg in engine.extra_args if matcher.match(arg)), None)
 
     return Rule(
         cel=f"!has(self.extraArgs) || !self.extraArgs.exists(a, a.matches('{pattern}'))",
         message=f"--{long} belongs to the operator: {instead}",
-        found=f"self.extraArgs.filter(a, a.matches('{pattern}'))[0]",
+        found="%s",
+        values=(f"self.extraArgs.filter(a, a.matches('{pattern}'))[0]",),
         broken=broken,
         field="extraArgs",
     )
@@ -125,24 +128,26 @@ def owned_flag(flag: str, instead: str) -> Rule:
 NO_RESERVED_VARIABLE = Rule(
     cel="!has(self.env) || !self.env.exists(e, e.name.startsWith('TIERKEEPER_'))",
     message="variables named TIERKEEPER_* belong to the operator: choose another name",
-    found="self.env.filter(e, e.name.startsWith('TIERKEEPER_'))[0].name",
-    broken=lambda e: next((v.name for v in e.env if v.name.startswith("TIERKEEPER_")), None),
+    found="%s",
+    values=("self.env.filter(e, e.name.startsWith('TIERKEEPER_'))[0].name",),
+    broken=lambda e: next(((v.name,) for v in e.env if v.name.startswith("TIERKEEPER_")), None),
     field="env",
 )
 
 ONE_SOURCE = Rule(
     cel="has(self.value) != has(self.valueFrom)",
     message="a variable needs a value or a valueFrom, and not both: set exactly one",
-    found="self.name",
-    broken=lambda v: v.name if (v.value is None) == (v.value_from is None) else None,
+    found="%s",
+    values=("self.name",),
+    broken=lambda v: (v.name,) if (v.value is None) == (v.value_from is None) else None,
 )
 
 ONE_REFERENCE = Rule(
     cel="[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(x, x).size() == 1",
     message="valueFrom needs exactly one of secretKeyRef, configMapKeyRef and fieldRef: keep one",
-    found="string([has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(x, x).size()) "
-    "+ ' set'",
-    broken=lambda v: None if (n := len(v.to_dict())) == 1 else f"{n} set",
+    found="%d set",
+    values=("[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(x, x).size()",),
+    broken=lambda v: None if (n := len(v.to_dict())) == 1 else (n,),
 )
 
 # --- spec.overflow, spec.rollout ----------------------------------------------------------------------------------
@@ -150,19 +155,19 @@ ONE_REFERENCE = Rule(
 DEGRADE_NAMES_A_TIER = Rule(
     cel="(self.policy == 'Degrade') == has(self.degradeTo)",
     message="degradeTo goes with policy Degrade and with no other: set both or neither",
-    found="'policy ' + self.policy + ', degradeTo ' + (has(self.degradeTo) ? self.degradeTo : 'absent')",
+    found="policy %s, degradeTo %s",
+    values=("self.policy", "has(self.degradeTo) ? self.degradeTo : 'absent'"),
     broken=lambda o: (
-        None
-        if (o.policy == "Degrade") == (o.degrade_to is not None)
-        else f"policy {o.policy}, degradeTo {o.degrade_to or 'absent'}"
+        None if (o.policy == "Degrade") == (o.degrade_to is not None) else (o.policy.value, o.degrade_to or "absent")
     ),
 )
 
 ROLLOUT_CAN_MOVE = Rule(
     cel="self.maxSurge > 0 || self.maxUnavailable > 0",
     message="with maxSurge and maxUnavailable both 0 no pod can ever be replaced: set one of them to at least 1",
-    found="'both 0'",
-    broken=lambda r: None if r.max_surge > 0 or r.max_unavailable > 0 else "both 0",
+    found="both 0",
+    values=(),
+    broken=lambda r: None if r.max_surge > 0 or r.max_unavailable > 0 else (),
 )
 
 # --- spec.pod -----------------------------------------------------------------------------------------------------
@@ -172,16 +177,18 @@ _OUR_LABEL = "k.startsWith('tierkeeper.dev/') || k.startsWith('app.kubernetes.io
 LABELS_ARE_FREE = Rule(
     cel=f"!has(self.labels) || !self.labels.exists(k, {_OUR_LABEL})",
     message="labels under tierkeeper.dev/ and app.kubernetes.io/ belong to the operator: choose another key",
-    found=f"self.labels.map(k, k).filter(k, {_OUR_LABEL})[0]",
-    broken=lambda p: next((k for k in p.labels if k.startswith(("tierkeeper.dev/", "app.kubernetes.io/"))), None),
+    found="%s",
+    values=(f"self.labels.map(k, k).filter(k, {_OUR_LABEL})[0]",),
+    broken=lambda p: next(((k,) for k in p.labels if k.startswith(("tierkeeper.dev/", "app.kubernetes.io/"))), None),
     field="labels",
 )
 
 ANNOTATIONS_ARE_FREE = Rule(
     cel="!has(self.annotations) || !self.annotations.exists(k, k.startsWith('tierkeeper.dev/'))",
     message="annotations under tierkeeper.dev/ belong to the operator: choose another key",
-    found="self.annotations.map(k, k).filter(k, k.startsWith('tierkeeper.dev/'))[0]",
-    broken=lambda p: next((k for k in p.annotations if k.startswith("tierkeeper.dev/")), None),
+    found="%s",
+    values=("self.annotations.map(k, k).filter(k, k.startsWith('tierkeeper.dev/'))[0]",),
+    broken=lambda p: next(((k,) for k in p.annotations if k.startswith("tierkeeper.dev/")), None),
     field="annotations",
 )
 
@@ -196,10 +203,10 @@ STARTS_WITHIN_SEQS = Rule(
     cel="self.engine.maxNumSeqs >= self.scaling.maxNumSeqs.min && "
     "self.engine.maxNumSeqs <= self.scaling.maxNumSeqs.max",
     message="maxNumSeqs must start within spec.scaling.maxNumSeqs: move it, or widen the bounds",
-    found="string(self.engine.maxNumSeqs) + ', bounds ' + string(self.scaling.maxNumSeqs.min) + ' to ' + "
-    "string(self.scaling.maxNumSeqs.max)",
+    found="%d, bounds %d to %d",
+    values=("self.engine.maxNumSeqs", "self.scaling.maxNumSeqs.min", "self.scaling.maxNumSeqs.max"),
     broken=lambda s: (
-        f"{s.engine.max_num_seqs}, bounds {s.scaling.max_num_seqs.min} to {s.scaling.max_num_seqs.max}"
+        (s.engine.max_num_seqs, s.scaling.max_num_seqs.min, s.scaling.max_num_seqs.max)
         if _outside(s.engine.max_num_seqs, s.scaling.max_num_seqs)
         else None
     ),
@@ -211,11 +218,18 @@ STARTS_WITHIN_TOKENS = Rule(
     "(self.engine.maxNumBatchedTokens >= self.scaling.maxNumBatchedTokens.min && "
     "self.engine.maxNumBatchedTokens <= self.scaling.maxNumBatchedTokens.max)",
     message="maxNumBatchedTokens must start within spec.scaling.maxNumBatchedTokens: move it, or widen the bounds",
-    found="string(self.engine.maxNumBatchedTokens) + ', bounds ' + string(self.scaling.maxNumBatchedTokens.min) + "
-    "' to ' + string(self.scaling.maxNumBatchedTokens.max)",
+    found="%d, bounds %d to %d",
+    values=(
+        "self.engine.maxNumBatchedTokens",
+        "self.scaling.maxNumBatchedTokens.min",
+        "self.scaling.maxNumBatchedTokens.max",
+    ),
     broken=lambda s: (
-        f"{s.engine.max_num_batched_tokens}, bounds {s.scaling.max_num_batched_tokens.min} to "
-        f"{s.scaling.max_num_batched_tokens.max}"
+        (
+            s.engine.max_num_batched_tokens,
+            s.scaling.max_num_batched_tokens.min,
+            s.scaling.max_num_batched_tokens.max,
+        )
         if _outside(s.engine.max_num_batched_tokens, s.scaling.max_num_batched_tokens)
         else None
     ),
@@ -226,9 +240,10 @@ ENGINE_TOKENS_HOLD_THE_BATCH = Rule(
     cel="!has(self.engine.maxNumBatchedTokens) || self.engine.maxNumBatchedTokens >= self.scaling.maxNumSeqs.max",
     message="vLLM refuses to start with fewer batched tokens than sequences: raise maxNumBatchedTokens to at least "
     "spec.scaling.maxNumSeqs.max, or lower that",
-    found="string(self.engine.maxNumBatchedTokens) + ' tokens, ' + string(self.scaling.maxNumSeqs.max) + ' sequences'",
+    found="%d tokens, %d sequences",
+    values=("self.engine.maxNumBatchedTokens", "self.scaling.maxNumSeqs.max"),
     broken=lambda s: (
-        f"{s.engine.max_num_batched_tokens} tokens, {s.scaling.max_num_seqs.max} sequences"
+        (s.engine.max_num_batched_tokens, s.scaling.max_num_seqs.max)
         if s.engine.max_num_batched_tokens is not None and s.engine.max_num_batched_tokens < s.scaling.max_num_seqs.max
         else None
     ),
@@ -239,10 +254,10 @@ SCALED_TOKENS_HOLD_THE_BATCH = Rule(
     cel="!has(self.scaling.maxNumBatchedTokens) || self.scaling.maxNumBatchedTokens.max >= self.scaling.maxNumSeqs.max",
     message="the engine starts with maxNumBatchedTokens.max, and vLLM refuses fewer batched tokens than sequences: "
     "raise it to at least spec.scaling.maxNumSeqs.max",
-    found="string(self.scaling.maxNumBatchedTokens.max) + ' tokens, ' + string(self.scaling.maxNumSeqs.max) + "
-    "' sequences'",
+    found="%d tokens, %d sequences",
+    values=("self.scaling.maxNumBatchedTokens.max", "self.scaling.maxNumSeqs.max"),
     broken=lambda s: (
-        f"{s.scaling.max_num_batched_tokens.max} tokens, {s.scaling.max_num_seqs.max} sequences"
+        (s.scaling.max_num_batched_tokens.max, s.scaling.max_num_seqs.max)
         if s.scaling.max_num_batched_tokens is not None
         and s.scaling.max_num_batched_tokens.max < s.scaling.max_num_seqs.max
         else None
@@ -256,10 +271,10 @@ TOKENS_FEED_THE_SMALLEST_BATCH = Rule(
     cel="!has(self.scaling.maxNumBatchedTokens) || self.scaling.maxNumBatchedTokens.min >= self.scaling.maxNumSeqs.min",
     message="a step must hold one token for each running sequence: raise maxNumBatchedTokens.min to at least "
     "spec.scaling.maxNumSeqs.min",
-    found="string(self.scaling.maxNumBatchedTokens.min) + ' tokens, ' + string(self.scaling.maxNumSeqs.min) + "
-    "' sequences'",
+    found="%d tokens, %d sequences",
+    values=("self.scaling.maxNumBatchedTokens.min", "self.scaling.maxNumSeqs.min"),
     broken=lambda s: (
-        f"{s.scaling.max_num_batched_tokens.min} tokens, {s.scaling.max_num_seqs.min} sequences"
+        (s.scaling.max_num_batched_tokens.min, s.scaling.max_num_seqs.min)
         if s.scaling.max_num_batched_tokens is not None
         and s.scaling.max_num_batched_tokens.min < s.scaling.max_num_seqs.min
         else None
@@ -274,9 +289,10 @@ RANKS_HAVE_GPUS = Rule(
     cel=f"{_GPUS} == 0 || {_RANKS} <= {_GPUS}",
     message="every tensor and pipeline rank needs a GPU of its own: raise spec.resources.gpusPerReplica, or lower "
     "tensorParallelSize or pipelineParallelSize",
-    found=f"string({_RANKS}) + ' ranks, ' + string({_GPUS}) + ' GPUs'",
+    found="%d ranks, %d GPUs",
+    values=(_RANKS, _GPUS),
     broken=lambda s: (
-        f"{ranks} ranks, {s.resources.gpus_per_replica} GPUs"
+        (ranks, s.resources.gpus_per_replica)
         if s.resources.gpus_per_replica
         and (ranks := s.engine.tensor_parallel_size * s.engine.pipeline_parallel_size) > s.resources.gpus_per_replica
         else None
@@ -286,9 +302,10 @@ RANKS_HAVE_GPUS = Rule(
 ONE_MODEL_TOKEN = Rule(
     cel="!has(self.model.tokenSecretRef) || !has(self.engine.env) || !self.engine.env.exists(e, e.name == 'HF_TOKEN')",
     message="spec.model.tokenSecretRef already sets HF_TOKEN: remove one of the two",
-    found="'HF_TOKEN'",
+    found="HF_TOKEN",
+    values=(),
     broken=lambda s: (
-        "HF_TOKEN" if s.model.token_secret_ref is not None and any(v.name == "HF_TOKEN" for v in s.engine.env) else None
+        () if s.model.token_secret_ref is not None and any(v.name == "HF_TOKEN" for v in s.engine.env) else None
     ),
     field="engine.env",
 )
