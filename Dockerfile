@@ -21,7 +21,9 @@ RUN python3 -c 'import asyncio, ssl' 2>/dev/null \
  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 && rm -rf /var/lib/apt/lists/*; }
 COPY --from=build /opt/tierkeeper /opt/tierkeeper
 USER 65532:65532
-ENV HOME=/tmp \
+# USER: libraries ask who they run as, and whatever number a cluster picks has no name in /etc/passwd.
+ENV USER=tierkeeper \
+    HOME=/tmp \
     PATH=/opt/tierkeeper/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

@@ -203,7 +203,9 @@ def install_operator(cluster: Cluster, *, helm: int = 4, values: Mapping[str, An
         "podAnnotations": {_REVISION: image.parent.name},
     }
     text = json.dumps(merged(needed, values or {}))
-    arguments = ("upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", "-")
+    # A CRD that was applied by hand, by the contract tests for example, is taken over as the chart's README describes.
+    take_over = ("--take-ownership", "--force-conflicts") if helm == 4 else ("--take-ownership",)
+    arguments = ("upgrade", "--install", RELEASE, str(CHART), "--create-namespace", *take_over, "--values", "-")
     run_helm(cluster, *arguments, helm=helm, stdin=text)
     wait_for_rollout(cluster, OPERATOR_NAMESPACE, RELEASE)
 
