@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from contextlib import AsyncExitStack
+from typing import Any
 
 import kopf
 
@@ -143,9 +144,11 @@ def assemble(
 
 async def _watch(settings: Settings, runtime: Runtime, stop: asyncio.Event) -> None:
     """kopf is the root: it ends all tasks started under it, and a dead watcher ends it."""
+    own_name: Any = "tierkeeper"  # else kopf asks for the user's name, and a container's user has none
     await kopf.operator(
         registry=build_registry(runtime),
         settings=build_settings(),
+        identity=own_name,
         standalone=True,
         clusterwide=not settings.watch_namespaces,
         namespaces=settings.watch_namespaces,

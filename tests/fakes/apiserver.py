@@ -1,4 +1,4 @@
-"""FakeKube behind HTTP, for the real kopf and client: discovery, list, watch and the patches that the operator sends."""
+"""FakeKube behind HTTP, for the real kopf and client: discovery, list, watch, and the operator's patches."""
 
 import asyncio
 import contextlib

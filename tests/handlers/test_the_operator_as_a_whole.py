@@ -101,6 +101,17 @@ async def test_namespaced_mode_makes_no_cluster_wide_call(server):
     assert not [r for r in server.requests if r.path.endswith(("/namespaces", "/customresourcedefinitions"))]
 
 
+async def test_a_user_id_without_a_name_is_enough(server, monkeypatch):
+    monkeypatch.setattr("getpass.getuser", _nobody)
+    server.kube.put(tier())
+    async with operating():
+        await until(lambda: (Kind.DEPLOYMENT, "llm", "gold-pool") in server.kube.objects)
+
+
+def _nobody():
+    raise KeyError("getpwuid(): uid not found: 65532")
+
+
 async def test_a_deleted_child_comes_back_through_the_watch(server):
     server.kube.put(tier())
     async with operating():

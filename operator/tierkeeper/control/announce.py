@@ -30,6 +30,10 @@ _GOOD_IS = {
 """Conditions whose change is news. Reconciling and Resizing have events of their own."""
 
 
+_INTENDED = {ConditionReason.POOL_STARTING.value, ConditionReason.ROLLING_OUT.value}
+"""Reasons for not being Ready that are the tier's own wish."""
+
+
 def transitions(old: ServiceTierStatus, new: ServiceTierStatus) -> Iterator[Announcement]:
     """What is better or worse than in the status before. That one comes from the cluster: a restart says nothing."""
     before = {condition.type: condition for condition in old.conditions}
@@ -51,7 +55,8 @@ def _transition(old: Condition | None, new: Condition) -> Iterator[Announcement]
         if was_bad or new.type == ConditionType.READY.value:
             yield Announcement(EventType.NORMAL, new.reason, f"{new.type}: {new.message}".rstrip(": "))
     elif not (old is None and new.type == ConditionType.READY.value):
-        yield Announcement(EventType.WARNING, new.reason, f"{new.type}={new.status}: {new.message}")
+        kind = EventType.NORMAL if new.reason in _INTENDED else EventType.WARNING
+        yield Announcement(kind, new.reason, f"{new.type}={new.status}: {new.message}")
 
 
 def resized(resize: Resized) -> Announcement:

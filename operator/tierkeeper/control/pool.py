@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,9 @@ template must never have sent the replicas."""
 
 AUTOSCALER_MANAGER = "kube-controller-manager"
 """Writes replicas only as the HorizontalPodAutoscaler, through the scale subresource; KEDA works through one."""
+
+_A_POD = re.compile(r'^pods "[^"]*" is forbidden: ')
+"""How a refusal begins: with the name of a pod that never was, another one at each try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def view_pool(
     status = (deployment or {}).get("status") or {}
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     failure = conditions.get("ReplicaFailure", {})
-    refused = str(failure.get("message", "")) if failure.get("status") == "True" else ""
+    refused = _A_POD.sub("", str(failure.get("message", ""))) if failure.get("status") == "True" else ""
     quota = "exceeded quota" in refused
     return PoolView(
         exists=deployment is not None,

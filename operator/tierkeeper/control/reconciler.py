@@ -172,8 +172,8 @@ class Reconciler:
         if supported and live.limits(spec) is not None and wanted != had:
             before = record.resize.before if record.resize and record.resize.before else had
             record.resize = Resize(wanted, started_at=started_at, before=before)
-        await self._scale(spec, view, desired)
-        self._say_what_was_done(run, spec, view, desired, applied)
+        await self._scale(run, spec, view, desired)
+        self._say_what_was_done(run, spec, view, applied)
         run.view = self._view_after(run, spec, live, desired)
         if supported:
             run.look_again(await self._follow(run, run.view, wanted))
@@ -184,15 +184,23 @@ class Reconciler:
         replicas = view.levers.replicas if view.external_scaler else desired.replicas
         return dataclasses.replace(view, exists=True, levers=dataclasses.replace(desired, replicas=replicas))
 
-    async def _scale(self, spec: TierSpec, view: PoolView, desired: Levers) -> None:
-        """A new Deployment starts with the API server's default of 1 replica, which nobody owns."""
+    async def _scale(self, run: _Pass, spec: TierSpec, view: PoolView, desired: Levers) -> None:
+        """Set the replicas. A new Deployment starts with the API server's default of 1, which nobody owns."""
+        record = run.record
         current = view.levers.replicas if view.exists else 1
         if view.external_scaler is not None or current == desired.replicas:
+            record.replicas_set = None if view.external_scaler else desired.replicas
             return
         log.info("scale %s: %d → %d", spec.pool_name, current, desired.replicas)
         await self._children.scale(spec, replicas=desired.replicas)
+        if record.replicas_set == desired.replicas and run.pending is None:
+            text = f"Replicas were {current}, set by another hand; {desired.replicas} again"
+            run.news.append(Announce(EventType.NORMAL, "ReplicasCorrected", text))
+        record.replicas_set = desired.replicas
+        if record.memory is not None:  # ours, whether it was decided or follows from the spec: no other hand's doing
+            record.memory = dataclasses.replace(record.memory, decided=desired)
 
-    def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, desired: Levers, applied: Applied) -> None:
+    def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, applied: Applied) -> None:
         for drift in applied.repaired:
             run.news.append(Announce(EventType.NORMAL, "Repaired", drift.message))
         if applied.rewritten:
@@ -206,9 +214,6 @@ class Reconciler:
         if pending is not None and decision is not None and view.exists and spec.scaling.mode is not Mode.RECOMMEND:
             log.info("decision %s carried out: %s: %s", run.record.decision_id, decision.reason, decision.message)
             run.news.append(Announce(EventType.NORMAL, decision.reason.value, decision.message))
-        elif view.exists and not view.external_scaler and view.levers.replicas != desired.replicas:
-            text = f"Replicas were {view.levers.replicas}, set by another hand; {desired.replicas} again"
-            run.news.append(Announce(EventType.NORMAL, "ReplicasCorrected", text))
 
     async def _follow(self, run: _Pass, view: PoolView, wanted: Limits) -> float | None:
         finished = run.record.resized

@@ -85,6 +85,8 @@ class TierRecord:
     resize: Resize | None = None
     resized: Resized | None = None
     guard: WriteGuard = field(default_factory=WriteGuard)
+    replicas_set: int | None = None
+    """Replicas as this process last left them: found otherwise, somebody else has changed them."""
     rollout_generation: int = 0
     """Generation of the Deployment at which this process last changed its template."""
     status_at: float | None = None

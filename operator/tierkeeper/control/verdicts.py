@@ -109,7 +109,7 @@ def _ready(facts: Facts) -> Verdict:
         why = Why.QUOTA_EXCEEDED if view.quota else Why.API_REFUSED
         return Verdict(False, why, f"{have}. {view.quota or view.refused}")
     if view.census.starting or view.missing:
-        return Verdict(False, Why.POOL_STARTING, f"{have}; {view.census.starting} starting.")
+        return Verdict(False, Why.POOL_STARTING, f"{have}; {view.census.starting + view.missing} on the way.")
     return Verdict(False, Why.NO_READY_REPLICAS, f"{have}.")
 
 
