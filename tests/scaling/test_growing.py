@@ -212,6 +212,16 @@ def test_a_burn_that_is_only_the_echo_of_a_mended_queue_adds_nothing():
     assert story.changes() == [(Lever.MAX_NUM_SEQS,)]
 
 
+def test_a_backlog_that_has_drained_by_itself_adds_nothing_for_the_bad_minute_it_leaves():
+    story = Story(tier(seqs=(4, 16)))
+    story.queue(12).tick()
+    story.queue(0, running=8).burns(ttft=20.0)
+    story.pass_time(70)
+    assert story.changes() == []
+    story.pass_time(20)
+    assert story.levers.replicas == 2
+
+
 def test_a_lone_request_that_misses_its_target_costs_no_gpu():
     story = Story()
     story.calm(running=1).burns(ttft=100.0)

@@ -215,6 +215,14 @@ def test_a_raised_cap_creeps_back_to_its_start_one_step_a_window():
     assert story.changes() == [(Lever.MAX_NUM_SEQS,)] * 2
 
 
+def test_a_frozen_budget_leaves_the_live_limits_where_they_are():
+    story = Story(tier(window=60), cap=36)
+    story.calm(running=5)
+    story.slos = {k: dataclasses.replace(v, budget_left=0.1) for k, v in story.slos.items()}
+    assert story.pass_time(600).reason is Reason.HOLD_BUDGET_FROZEN
+    assert story.changes() == []
+
+
 def test_a_cap_is_not_lowered_onto_its_load():
     story = Story(tier(window=60), cap=24)
     story.calm(running=12).pass_time(600)

@@ -167,6 +167,12 @@ def test_a_full_cache_alone_is_efficient():
     assert story.changes() == []
 
 
+def test_preemptions_beside_an_emptying_cache_are_over():
+    story = Story(tier(), replicas=2)
+    story.queue(0, running=30, kv_cache_usage=0.5, preemptions_per_second=1.0).pass_time(600)
+    assert story.changes() == []
+
+
 def test_a_preemption_storm_right_after_a_raise_rolls_it_back():
     story = Story(tier(), replicas=2)
     story.tick()

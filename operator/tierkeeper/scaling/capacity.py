@@ -42,11 +42,11 @@ def replicas_for_load(ctx: Context, *, cap: int) -> int:
 def survivors_carry(ctx: Context, *, replicas: int, utilization: float) -> bool:
     """Whether so many replicas carry the whole load: in slots, against the load that last burned, and in errors."""
     load = ctx.worst_load
-    if load > ctx.current.max_num_seqs * replicas * utilization:
-        return False
+    slots = ctx.current.max_num_seqs * utilization
     strain = ctx.memory.strain
-    strained = strain is not None and ctx.elapsed(strain.at) < STRAIN_SECONDS
-    if strained and strain is not None and load > strain.running_per_replica * STRAIN_SHARE * replicas:
+    if strain is not None and ctx.elapsed(strain.at) < STRAIN_SECONDS:
+        slots = min(slots, strain.running_per_replica * STRAIN_SHARE)
+    if load > slots * replicas:
         return False
     more = ctx.current.replicas / replicas
     return all(minute_burn(slo) * more < 1.0 for slo in ctx.assessment.slos.values())

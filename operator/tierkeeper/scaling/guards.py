@@ -75,14 +75,6 @@ def keep_live(proposal: Proposal, ctx: Context, *, reason: Reason, message: str)
     return dataclasses.replace(proposal, levers=levers)
 
 
-def known_metrics(proposal: Proposal, ctx: Context) -> Proposal:
-    """Only Ok and NoTraffic may move anything."""
-    if ctx.assessment.state.known:
-        return proposal
-    message = f"metrics are unknown, nothing moves: {ctx.assessment.reason}: {ctx.assessment.message}"
-    return hold(ctx, Reason.HOLD_METRICS_UNKNOWN, message)
-
-
 def no_rollout(proposal: Proposal, ctx: Context) -> Proposal:
     """During a rollout pods come and go for another reason than load."""
     if not ctx.pool.rolling_out or proposal.levers == ctx.current:
@@ -281,9 +273,9 @@ def bounded(proposal: Proposal, ctx: Context) -> Proposal:
     return dataclasses.replace(proposal.with_levers(replicas=bounds.max), limited=limit)
 
 
-#: In this order: who may say nothing at all, then who limits a shrink, then who limits a growth.
+#: In this order: what concerns every change, then a shrink, then a growth, then who else has a hand on the levers.
+#: Unknown metrics need no guard: nothing is proposed from them.
 GUARDS: tuple[Guard, ...] = (
-    known_metrics,
     traffic_before_growth,
     bounded,
     no_rollout,
