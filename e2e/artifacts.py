@@ -3,11 +3,13 @@
 An artifact lives in `<cache>/<name>-<sha256[:16]>/`, where the hash covers everything it is built from; the cache
 folder is `$TIERKEEPER_CACHE`, else `$XDG_CACHE_HOME/tierkeeper`, else `~/.cache/tierkeeper`. Changing an input makes
 a new folder, so a cached artifact is never stale, and deleting the cache only costs time.
+Of each name the three used last are kept.
 """
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 Input = bytes | str | Path
+
+# Artifacts kept of one name: enough to go back and forth between two branches without building again.
+_KEPT = 3
 
 
 class BuildError(Exception):
@@ -81,6 +86,7 @@ def cached(
     key = content_key(inputs)
     final = cache_dir() / f"{name}-{key}"
     if final.is_dir():
+        final.touch()
         return final
     with locked(f"{name}-{key}", waiting_for=f"another process that builds {name}"):
         if final.is_dir():
@@ -98,7 +104,16 @@ def cached(
             raise
         partial.rename(final)
         say(f"built {name} in {time.monotonic() - started:.0f} s")
+        _forget_old(name)
     return final
+
+
+def _forget_old(name: str) -> None:
+    """Keep the few artifacts of a name that were used last: images of gigabytes would else fill the disk."""
+    pattern = re.compile(re.escape(name) + "-[0-9a-f]{16}")
+    found = [path for path in cache_dir().iterdir() if pattern.fullmatch(path.name)]
+    for path in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True)[_KEPT:]:
+        shutil.rmtree(path)
 
 
 @contextmanager

@@ -40,11 +40,7 @@ def debian_mirror(sources: str) -> str:
 
 def base_image() -> Path:
     """The base of the images built here, `localhost/tierkeeper/base:bookworm`: minimal Debian with python3 and
-    libnuma1, ~275 MB.
-
-    Returns its tar and makes sure that buildah knows it under its tag, so that a Dockerfile may say FROM it. Raises
-    BuildError.
-    """
+    libnuma1, ~275 MB. Returns its tar. Raises BuildError."""
     mirror = debian_mirror(_apt_sources())
 
     def build(folder: Path) -> None:
@@ -68,12 +64,15 @@ def base_image() -> Path:
         )
         subprocess.run(["rm", "-rf", "--one-file-system", root, folder / "layer.tar"], check=True)
 
-    archive = archive_name(cached("image-base", [mirror, *BASE_PACKAGES, "1"], build, expected_seconds=70))
-    with locked("buildah", waiting_for="another image build"):
-        if _local_digest(BASE_TAG) is None or not _marker(archive).exists():
-            _buildah("pull", "--quiet", f"docker-archive:{archive}", log=cache_dir() / "buildah.log")
-            _marker(archive).touch()
-    return archive
+    return archive_name(cached("image-base", [mirror, *BASE_PACKAGES, "1"], build, expected_seconds=70))
+
+
+def _offer_base(archive: Path) -> None:
+    """Make sure that buildah knows the base under its tag, so that a Dockerfile may say FROM it."""
+    marker = archive.with_name("in-buildah")
+    if _local_digest(BASE_TAG) is None or not marker.exists():
+        _buildah("pull", "--quiet", f"docker-archive:{archive}", log=cache_dir() / "buildah.log")
+        marker.touch()
 
 
 def build_image(
@@ -104,6 +103,7 @@ def build_image(
         flags = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         log = folder / "build.log"
         with locked("buildah", waiting_for="another image build"):
+            _offer_base(base)
             _buildah(
                 "bud",
                 "--isolation=chroot",
@@ -231,7 +231,3 @@ def _local_digest(tag: str) -> str | None:
     command = ["buildah", *_storage(), "images", "--quiet", "--no-trunc", tag]
     found = subprocess.run(command, capture_output=True, text=True)
     return found.stdout.strip() or None if found.returncode == 0 else None
-
-
-def _marker(archive: Path) -> Path:
-    return archive.with_name("in-buildah")

@@ -11,9 +11,9 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from e2e.cluster import host
+from e2e.cluster import host, runtime
 from e2e.cluster.errors import ClusterError
-from e2e.cluster.layout import NETWORK_NAME, Layout
+from e2e.cluster.layout import NETWORK_NAME, Layout, first_node
 from e2e.cluster.processes import kill_all, owned_pids
 
 _CNI_CACHE = Path("/var/lib/cni/results")
@@ -30,7 +30,7 @@ def traces(layout: Layout) -> list[str]:
     found = []
     if pids := owned_pids(layout.root):
         found.append(f"{len(pids)} processes")
-    if mounts := mounts_below(Path("/proc/self/mountinfo").read_text(), layout.root):
+    if mounts := _mounts(layout):
         found.append(f"{len(mounts)} mounts")
     if links := our_links(host.run("ip", "-json", "-details", "link", "show")):
         found.append(f"{len(links)} network links")
@@ -89,9 +89,15 @@ def proxy_tables(listing: str) -> list[tuple[str, str]]:
     return [(table["family"], table["name"]) for table in entries if table["name"] == "kube-proxy"]
 
 
+def _mounts(layout: Layout) -> list[str]:
+    """In the data folder, and where an interrupted import left the layer it was unpacking in the image store."""
+    table = Path("/proc/self/mountinfo").read_text()
+    return mounts_below(table, layout.root) + mounts_below(table, runtime.image_store(first_node(layout)))
+
+
 def _unmount(layout: Layout) -> None:
     for _ in range(5):  # mounts may lie on each other, and each round takes the top one
-        mounts = mounts_below(Path("/proc/self/mountinfo").read_text(), layout.root)
+        mounts = _mounts(layout)
         if not mounts:
             return
         host.run("umount", "--lazy", *mounts, check=False)
@@ -116,7 +122,7 @@ def _remove_tables() -> None:
 def _shim_sockets(layout: Layout) -> list[Path]:
     """containerd's shims keep their sockets in /run/containerd/s under a hash; each task's folder says which is its
     own."""
-    addresses = layout.root.glob("*/containerd/state/io.containerd.runtime.v2.task/*/*/address")
+    addresses = layout.root.glob("*/containerd/io.containerd.runtime.v2.task/*/*/address")
     return [Path(address.read_text().removeprefix("unix://")) for address in addresses]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.artifacts import locked, say
-from e2e.cluster import binaries, cleanup, controlplane, dns, host, loading, node, processes
+from e2e.cluster import binaries, cleanup, controlplane, dns, host, loading, node, processes, runtime
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubectl import Kubectl
 from e2e.cluster.layout import Layout, first_node, layout_from_environment
@@ -99,7 +99,7 @@ class Cluster:
         controlplane.create_credentials(layout, self.node)
         node.create_bridge(self.node)
         controlplane.start_all(layout, component, address=address, audit_everything=audit_everything)
-        node.start_runtime(self.node, layout)
+        runtime.start_runtime(self.node, layout)
         loading.load(self.node, pause)
         node.start_agents(self.node, layout, component, dns_address=address)
         kubectl = Kubectl(self.kubectl_binary, self.kubeconfig)

@@ -9,17 +9,17 @@ from e2e.cluster.layout import CLUSTER_DOMAIN, NETWORK_NAME, Layout, Node
 Json = dict[str, object]
 
 
-def containerd_toml(node: Node) -> str:
-    """containerd's configuration: all state below the node's folder."""
+def containerd_toml(node: Node, *, disabled: tuple[str, ...] = ()) -> str:
+    """containerd's configuration: all state below the node's folder; `disabled` are plugins it shall not load."""
     cri = 'plugins."io.containerd.grpc.v1.cri"'
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc cannot lower oom_score_adj, and every sandbox fails with
     # "can't get final child's PID". netns_mounts_under_state_dir and the runc root: else network namespaces and
-    # runc's state lie in /run, where `down` could not tell whose they are. The opt plugin would create /opt/containerd.
+    # runc's state lie in /run, where `down` could not tell whose they are.
     return f"""\
 version = 2
-root = "{node.folder}/containerd/root"
-state = "{node.folder}/containerd/state"
-disabled_plugins = ["io.containerd.internal.v1.opt"]
+root = "{node.images}"
+state = "{node.folder}/containerd"
+disabled_plugins = {json.dumps(disabled)}
 [grpc]
   address = "{node.socket}"
 [{cri}]

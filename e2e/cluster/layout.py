@@ -92,6 +92,11 @@ class Node:
         return f"tkbr{self.index}"
 
     @property
+    def images(self) -> Path:
+        """containerd's root: a link to where images outlive the cluster."""
+        return self.folder / "images"
+
+    @property
     def socket(self) -> Path:
         """containerd's."""
         return self.folder / "containerd.sock"

@@ -5,9 +5,9 @@ import json
 import tarfile
 from pathlib import Path
 
-from e2e.cluster import host
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.layout import Node
+from e2e.cluster.runtime import ctr
 
 
 def archive_identity(archive: Path) -> str:
@@ -32,12 +32,12 @@ def archive_identity(archive: Path) -> str:
 
 def load(node: Node, archive: Path) -> bool:
     """Import an archive unless the very same one was imported before; returns whether it was imported now."""
-    ledger = node.folder / "images.json"
+    ledger = node.images / "loaded.json"
     known = json.loads(ledger.read_text()) if ledger.exists() else {}
     identity = archive_identity(archive)
     if identity in known and set(known[identity]) <= set(images(node)):
         return False
-    output = host.run("ctr", "-a", str(node.socket), "-n", "k8s.io", "images", "import", str(archive))
+    output = ctr(node, "images", "import", str(archive))
     # A tag that moved to new contents belongs to the newest import alone.
     names = imported_names(output)
     known = {other: tags for other, tags in known.items() if not set(tags) & set(names)}
@@ -52,4 +52,4 @@ def imported_names(output: str) -> list[str]:
 
 def images(node: Node) -> list[str]:
     """The names of all images in the node's containerd."""
-    return host.run("ctr", "-a", str(node.socket), "-n", "k8s.io", "images", "list", "-q").split()
+    return ctr(node, "images", "list", "-q").split()

@@ -1,14 +1,12 @@
-"""A node: its bridge, containerd, kubelet and kube-proxy, and the GPUs that the scheduler is told about."""
+"""A node: its bridge, kubelet and kube-proxy, and the GPUs that the scheduler is told about."""
 
 import json
-import subprocess
 
 from e2e.cluster import configs, host
 from e2e.cluster.controlplane import Component, kubeconfig_of
 from e2e.cluster.kubectl import KubectlCall
 from e2e.cluster.layout import SERVICE_RANGE, Layout, Node
 from e2e.cluster.processes import Daemon, start
-from e2e.cluster.waits import wait_for
 
 GPU = "nvidia.com/gpu"
 
@@ -23,24 +21,6 @@ def create_bridge(node: Node) -> None:
         # kube-proxy rewrites a service's address only after routing: without this route a machine that has no default
         # route could not reach services at all, and traffic to a service that is gone would leave this machine.
         host.run("ip", "route", "add", SERVICE_RANGE, "dev", node.bridge)
-
-
-def start_runtime(node: Node, layout: Layout) -> None:
-    """Start containerd and wait for its socket. Needs nothing of the control plane."""
-    for folder in ("cni", "ipam", "pod-logs", "volume-plugins", "kubelet"):
-        (node.folder / folder).mkdir(parents=True, exist_ok=True)
-    (node.folder / "containerd.toml").write_text(configs.containerd_toml(node))
-    (node.folder / "cni" / "10-bridge.conflist").write_text(configs.as_text(configs.cni_conflist(node)))
-    name = node.component("containerd")
-    running = start(Daemon(name, ("containerd", "--config", str(node.folder / "containerd.toml"))), layout)
-    wait_for("containerd", lambda: runtime_answers(node), timeout=30, log=layout.log(name), alive=lambda: running.alive)
-
-
-def runtime_answers(node: Node) -> bool:
-    return (
-        node.socket.exists()
-        and subprocess.run(["ctr", "-a", str(node.socket), "version"], capture_output=True).returncode == 0
-    )
 
 
 def start_agents(node: Node, layout: Layout, component: Component, *, dns_address: str) -> None:

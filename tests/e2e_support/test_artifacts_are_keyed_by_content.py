@@ -1,5 +1,6 @@
 """An artifact is built once for its inputs, and again only when they change."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -70,6 +71,18 @@ def test_other_inputs_build_beside_it() -> None:
     second = cached("thing", ["y"], lambda _: None)
     assert {first.parent, second.parent} == {cache_dir()}
     assert first != second
+
+
+def test_of_one_name_the_three_used_last_are_kept() -> None:
+    cached("thing-else", ["x"], lambda _: None)
+    folders = [cached("thing", [str(number)], lambda _: None) for number in range(3)]
+    for age, folder in enumerate(reversed(folders)):
+        os.utime(folder, (1000 - age, 1000 - age))
+    assert cached("thing", ["0"], lambda _: None) == folders[0]
+    newest = cached("thing", ["3"], lambda _: None)
+    kept = {path for path in cache_dir().glob("thing-*") if "else" not in path.name}
+    assert kept == {folders[0], folders[2], newest}
+    assert list(cache_dir().glob("thing-else-*"))
 
 
 def test_a_failed_build_leaves_nothing_that_looks_finished() -> None:

@@ -18,11 +18,12 @@ NODE = layout.first_node(PLACE)
 
 
 def test_containerd_keeps_all_its_state_below_the_node() -> None:
-    document = tomllib.loads(configs.containerd_toml(NODE))
+    document = tomllib.loads(configs.containerd_toml(NODE, disabled=("a", "b")))
     cri = document["plugins"]["io.containerd.grpc.v1.cri"]
     places = [document["root"], document["state"], document["grpc"]["address"], cri["cni"]["conf_dir"]]
     places.append(cri["containerd"]["runtimes"]["runc"]["options"]["Root"])
     assert all(place.startswith("/data/node1/") for place in places)
+    assert document["disabled_plugins"] == ["a", "b"]
     assert cri["netns_mounts_under_state_dir"] is True
 
 
