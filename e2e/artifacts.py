@@ -184,20 +184,8 @@ def go_binary(
         inputs += [source.relative_to(module_dir).as_posix(), source]
 
     def build(folder: Path) -> None:
-        flags = f"-s -w {ldflags}".strip()
-        command: list[str | Path] = [
-            "nice",
-            "-n",
-            "5",
-            "go",
-            "build",
-            "-mod=readonly",
-            "-trimpath",
-            f"-ldflags={flags}",
-            "-o",
-            folder / name,
-            package,
-        ]
+        command: list[str | Path] = ["nice", "-n", "5", "go", "build", "-mod=readonly", "-trimpath"]
+        command += [f"-ldflags={f'-s -w {ldflags}'.strip()}", "-o", folder / name, package]
         run_logged(command, log=folder / "build.log", cwd=module_dir, env={"CGO_ENABLED": "0", "GOWORK": "off"})
         for link in links:
             (folder / link).symlink_to(name)

@@ -91,32 +91,16 @@ def build_image(
     """
     base = base_image()
     arguments = dict(sorted((build_args or {}).items()))
-    key: list[Input] = [
-        tag,
-        dockerfile,
-        json.dumps(arguments),
-        base.parent.name,
-        *(inputs if inputs is not None else [context]),
-    ]
+    key: list[Input] = [tag, dockerfile, json.dumps(arguments), base.parent.name]
+    key += [context] if inputs is None else inputs
 
     def build(folder: Path) -> None:
         flags = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+        flags += ["--isolation=chroot", "--pull-never", "--layers=false", "--tag", tag]
         log = folder / "build.log"
         with locked("buildah", waiting_for="another image build"):
             _offer_base(base)
-            _buildah(
-                "bud",
-                "--isolation=chroot",
-                "--pull-never",
-                "--layers=false",
-                *flags,
-                "--tag",
-                tag,
-                "--file",
-                dockerfile,
-                context,
-                log=log,
-            )
+            _buildah("bud", *flags, "--file", dockerfile, context, log=log)
             _buildah("push", "--quiet", tag, f"docker-archive:{archive_name(folder)}:{tag}", log=log)
             _buildah("rmi", "--force", tag, log=log)
 

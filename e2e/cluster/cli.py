@@ -29,6 +29,27 @@ environment:
 """
 
 
+# Each command's summary, and what its own --help says besides.
+_COMMANDS = {
+    "up": (
+        "start the cluster and wait until pods can run",
+        "What an interrupted run left is removed first. Where the cluster runs, nothing is started again.",
+    ),
+    "down": (
+        "end the cluster and remove every trace of it",
+        "Ends all processes, containers included; removes mounts, links, firewall tables and data. Safe at any time. "
+        "Built binaries and loaded images stay in the cache.",
+    ),
+    "status": ("show each component", "Exit code 0: running; 1: not there, or broken."),
+    "kubeconfig": ("print the path of the administrator's kubeconfig", ""),
+    "logs": ("show the end of a component's log", "Without a component: list the logs."),
+    "load": ("bring docker or OCI image archives into the cluster", "One that is already there is skipped."),
+    "stop": ("end one component, as a fault would", ""),
+    "start": ("start a component that was ended", "It becomes ready by itself."),
+    "kubectl": ("run kubectl as administrator", "Everything after it is kubectl's own; try `kubectl --help` there."),
+}
+
+
 def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="python -m e2e.cluster",
@@ -37,60 +58,23 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    up = commands.add_parser(
-        "up",
-        help="start the cluster, or say that it runs",
-        description="Start the cluster and wait until pods can run. What an interrupted run left is removed first. "
-        "Where the cluster runs, nothing is started again.",
+    added = {
+        name: commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {more}".strip())
+        for name, (summary, more) in _COMMANDS.items()
+    }
+    gpus = "nvidia.com/gpu that the scheduler may hand out (default %(default)s)"
+    added["up"].add_argument("--gpus", type=int, default=DEFAULT_GPUS, metavar="N", help=gpus)
+    audit = (
+        "audit every request, not only those to our API group and writes to a controller's children; "
+        "takes effect when the cluster starts"
     )
-    up.add_argument(
-        "--gpus",
-        type=int,
-        default=DEFAULT_GPUS,
-        metavar="N",
-        help="nvidia.com/gpu that the scheduler may hand out (default %(default)s)",
-    )
-    up.add_argument(
-        "--audit",
-        action="store_true",
-        help="audit every request, not only those to our API group and writes to a controller's children; "
-        "takes effect when the cluster starts",
-    )
-    commands.add_parser(
-        "down",
-        help="end the cluster and remove every trace of it",
-        description="End all processes, containers included; remove mounts, links, firewall tables and data. "
-        "Safe at any time.",
-    )
-    commands.add_parser(
-        "status",
-        help="show what runs",
-        description="Show each component. Exit code 0: running; 1: not there, or broken.",
-    )
-    commands.add_parser(
-        "kubeconfig",
-        help="print the path of the administrator's kubeconfig",
-        description="Print the path of the administrator's kubeconfig.",
-    )
-    logs = commands.add_parser(
-        "logs",
-        help="show a component's log",
-        description="Show the end of a component's log; without a component, list the logs.",
-    )
+    added["up"].add_argument("--audit", action="store_true", help=audit)
+    logs = added["logs"]
     logs.add_argument("component", nargs="?", help="such as kube-apiserver, kubelet, containerd, or audit")
     logs.add_argument("--lines", type=int, default=100, metavar="N", help="how many lines (default %(default)s)")
-    load = commands.add_parser(
-        "load",
-        help="bring image archives into the cluster",
-        description="Import docker or OCI archives; one that is already there is skipped.",
-    )
-    load.add_argument("archives", nargs="+", type=Path, metavar="TAR")
-    for name, text in (("stop", "end one component, as a fault would"), ("start", "start a component that was ended")):
-        commands.add_parser(
-            name, help=text, description=f"{text.capitalize()}; `status` lists the components."
-        ).add_argument("component")
-    kubectl = commands.add_parser("kubectl", help="run kubectl as administrator", add_help=False)
-    kubectl.add_argument("arguments", nargs=argparse.REMAINDER)
+    added["load"].add_argument("archives", nargs="+", type=Path, metavar="TAR")
+    for name in ("stop", "start"):
+        added[name].add_argument("component", help="such as kube-apiserver; `status` lists them")
     return root
 
 
