@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.control.stage import GOLD, POOL, Stage, tier
+from tests.control.stage import GOLD, LIMIT, POOL, Stage, tier
 from tests.fakes.kube import pod_status
 from tierkeeper.ports import ApiError, Kind
 from tierkeeper.tier import TierKey
@@ -190,6 +190,37 @@ async def test_a_webhook_that_rewrites_a_child_is_named_and_not_fought():
     assert len(applies) == 3
     assert stage.stands("Stalled") == "True Rewritten"
     assert "spec.type" in stage.condition("Stalled")["message"]
+
+
+async def test_somebody_who_sets_the_replicas_again_and_again_is_named_and_not_fought():
+    stage = await settled(tier(scaling={"mode": "Fixed"}))
+    await stage.settle()
+    for _ in range(20):
+        await stage.kube.scale(namespace="llm", name=POOL, replicas=4, field_manager="other-operator")
+        await stage.reconciler.reconcile(GOLD)
+        stage.clock.advance(1)
+    assert len([c for c in stage.kube.writes if c.verb == "scale" and c.manager == "tierkeeper-scale"]) == 4
+    assert stage.stands("Stalled") == "True Rewritten"
+    assert "other-operator" in stage.condition("Stalled")["message"]
+    stage.clock.advance(600)
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.replicas == 2
+    assert stage.stands("Stalled") == "False AsExpected"
+
+
+async def test_two_operators_of_different_minds_do_not_rewrite_each_other_for_ever():
+    stage = await settled(tier(scaling={"mode": "Fixed"}))
+    await stage.settle()
+    ours = stage.get(Kind.CONFIG_MAP, LIMIT)
+    meta = ours["metadata"] | {"annotations": {"tierkeeper.dev/hash": "another"}}
+    theirs = ours | {"metadata": meta, "data": {"max-num-seqs": "9"}}
+    writes = len(stage.kube.writes)
+    for _ in range(20):
+        await stage.kube.apply(theirs, field_manager="tierkeeper")
+        await stage.reconciler.reconcile(GOLD)
+        stage.clock.advance(1)
+    assert len([c for c in stage.kube.writes[writes:] if c.verb == "apply"]) == 20 + 3
+    assert stage.stands("Stalled") == "True Rewritten"
 
 
 async def test_a_refusal_of_the_api_server_is_shown_and_tried_again_later():

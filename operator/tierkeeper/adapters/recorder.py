@@ -11,6 +11,10 @@ from tierkeeper.tier import TierKey
 
 log = logging.getLogger(__name__)
 
+BURST = 50
+PER_SECOND = 1.0
+"""Events that may come at once, and how fast that allowance fills up again: a fleet that fails says so, and no more."""
+
 LONGEST_MESSAGE = 1024
 """Bytes; the API server may refuse an Event with a longer message."""
 
@@ -24,12 +28,13 @@ class EventRecorder:
         self._instance = instance
         self._quiet = quiet_seconds
         self._posted: dict[tuple[TierKey, str, str], float] = {}
+        self._allowance, self._counted_at = float(BURST), clock.monotonic()
 
     async def record(self, key: TierKey, *, uid: str, event_type: EventType, reason: str, message: str) -> None:
         now = self._clock.monotonic()
         self._posted = {known: at for known, at in self._posted.items() if now - at < self._quiet}
         said = (key, reason, message)
-        if said in self._posted:
+        if said in self._posted or not self._allowed(now):
             return
         self._posted[said] = now
         stamp = datetime.fromtimestamp(self._clock.wall(), UTC)
@@ -37,6 +42,14 @@ class EventRecorder:
             await self._api.create_event(self._event(key, uid, event_type, reason, message, stamp))
         except ApiError as error:
             log.warning("event %s on %s not posted: %s", reason, key, error)
+
+    def _allowed(self, now: float) -> bool:
+        self._allowance = min(float(BURST), self._allowance + (now - self._counted_at) * PER_SECOND)
+        self._counted_at = now
+        if self._allowance < 1:
+            return False
+        self._allowance -= 1
+        return True
 
     def _event(
         self, key: TierKey, uid: str, kind: EventType, reason: str, message: str, stamp: datetime

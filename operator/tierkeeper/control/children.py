@@ -87,16 +87,15 @@ class Children:
     async def _write(self, record: TierRecord, obj: Object, before: Object | None, drift: Drift, done: Applied) -> None:
         ref = Kind(obj["kind"]), obj["metadata"]["name"]
         now, content = self.clock.monotonic(), obj["metadata"]["annotations"][HASH_ANNOTATION]
-        edited = drift.reason is DriftReason.EDITED
-        if edited and not record.guard.allows(ref, content, now=now):
+        if not record.guard.allows(ref, content, now=now):
             done.rewritten.append(drift.message)
             return
         log.info("apply: %s", drift.message)
         after = await self.api.apply(obj, field_manager=APPLY_MANAGER)
         self.metrics.writes.labels("apply", ref[0].value).inc()
         self.store.put(ref[0], project(ref[0], after))
-        if edited:
-            record.guard.made(ref, content, now=now)
+        record.guard.made(ref, content, now=now)
+        if drift.reason is DriftReason.EDITED:
             done.repaired.append(drift)
         if ref[0] is Kind.DEPLOYMENT and before is not None and _template(before) != _template(after):
             record.rollout_generation = after["metadata"]["generation"]

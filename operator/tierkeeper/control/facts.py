@@ -45,7 +45,9 @@ class Facts:
     trouble: Trouble | None = None
 
 
-_BY_WORD = {reason.value: reason for reason in ConditionReason}
+_BY_WORD = {reason.value: reason for reason in ConditionReason} | {
+    "TargetUnmeasurable": ConditionReason.NOT_MEASURABLE  # the assessment's own word for it
+}
 
 
 def reason_for(word: str, *, otherwise: ConditionReason) -> ConditionReason:

@@ -45,6 +45,8 @@ class PoolView:
     refused: str = ""
     """The same for pods refused for any other reason."""
     external_scaler: str | None = None
+    replicas_set_by: str = ""
+    """Field managers other than our own that own ``spec.replicas``."""
 
     @property
     def missing(self) -> int:
@@ -84,11 +86,15 @@ def view_pool(
         quota=refused if quota else "",
         refused="" if quota else refused,
         external_scaler=external_scaler(deployment or {}),
+        replicas_set_by=", ".join(name for name, _ in _replica_managers(deployment or {}) if name != SCALE_MANAGER),
     )
 
 
-def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool) -> PoolState:
-    """The same for the decision. Pods that a quota forbids are like pods without a node: waiting brings none."""
+def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool, contested: str | None = None) -> PoolState:
+    """The same for the decision. Pods that a quota forbids are like pods without a node: waiting brings none.
+
+    ``contested``: who else sets the replicas though no autoscaler's mark is on them.
+    """
     census = view.census
     forbidden = view.missing if view.quota or view.refused else 0
     worst = next((pod.message for pod in census.pods if pod.message and pod.reason and "chedul" in pod.reason), "")
@@ -102,17 +108,26 @@ def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool) -> PoolState:
         rolling_out=view.rolling_out,
         resizing=resizing,
         live_resize=live_resize(spec).supported,
-        external_scaler=view.external_scaler,
+        external_scaler=view.external_scaler or contested,
     )
 
 
 def external_scaler(deployment: Object) -> str | None:
-    """Field manager of an autoscaler that sets this Deployment's replicas, None where there is none."""
-    for entry in deployment.get("metadata", {}).get("managedFields") or ():
-        owns = "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
-        if owns and entry.get("subresource") == "scale" and entry.get("manager") == AUTOSCALER_MANAGER:
+    """What autoscaler sets this Deployment's replicas, None where there is none."""
+    for manager, subresource in _replica_managers(deployment):
+        if subresource == "scale" and manager == AUTOSCALER_MANAGER:
             return "HorizontalPodAutoscaler"
     return None
+
+
+def _replica_managers(deployment: Object) -> list[tuple[str, str]]:
+    """Field manager and subresource of everyone who owns ``spec.replicas``."""
+    entries = deployment.get("metadata", {}).get("managedFields") or ()
+    return [
+        (str(entry.get("manager", "")), str(entry.get("subresource", "")))
+        for entry in entries
+        if "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
+    ]
 
 
 def _rolling_out(status: Mapping[str, Any], rollout_generation: int) -> bool:

@@ -181,7 +181,8 @@ class Reconciler:
     def _view_after(self, run: _Pass, spec: TierSpec, live: Live, desired: Levers) -> PoolView:
         """What was read, with what was written since."""
         view = self._view(run, spec, live)
-        replicas = view.levers.replicas if view.external_scaler else desired.replicas
+        kept = view.external_scaler or run.record.contested
+        replicas = view.levers.replicas if kept else desired.replicas
         return dataclasses.replace(view, exists=True, levers=dataclasses.replace(desired, replicas=replicas))
 
     async def _scale(self, run: _Pass, spec: TierSpec, view: PoolView, desired: Levers) -> None:
@@ -190,9 +191,18 @@ class Reconciler:
         current = view.levers.replicas if view.exists else 1
         if view.external_scaler is not None or current == desired.replicas:
             record.replicas_set = None if view.external_scaler else desired.replicas
+            record.contested = None
             return
+        now = self._clock.monotonic()
+        if not record.guard.allows("replicas", str(desired.replicas), now=now):
+            record.contested = view.replicas_set_by or "something else"
+            message = f"Replicas {current} instead of {desired.replicas}: {record.contested} sets them again and again"
+            self._give_up(run, message)
+            return
+        record.contested = None
         log.info("scale %s: %d → %d", spec.pool_name, current, desired.replicas)
         await self._children.scale(spec, replicas=desired.replicas)
+        record.guard.made("replicas", str(desired.replicas), now=now)
         if record.replicas_set == desired.replicas and run.pending is None:
             text = f"Replicas were {current}, set by another hand; {desired.replicas} again"
             run.news.append(Announce(EventType.NORMAL, "ReplicasCorrected", text))
@@ -200,14 +210,16 @@ class Reconciler:
         if record.memory is not None:  # ours, whether it was decided or follows from the spec: no other hand's doing
             record.memory = dataclasses.replace(record.memory, decided=desired)
 
+    def _give_up(self, run: _Pass, what: str) -> None:
+        message = f"{what}; left alone for some minutes: find what writes it (two operators? a webhook?)"
+        run.trouble = Trouble(ConditionReason.REWRITTEN, message)
+        run.look_again(RETRY_REFUSED_SECONDS)
+
     def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, applied: Applied) -> None:
         for drift in applied.repaired:
             run.news.append(Announce(EventType.NORMAL, "Repaired", drift.message))
         if applied.rewritten:
-            text = "; ".join(applied.rewritten)
-            message = f"{text}; written back again and again, now left alone for 10 minutes: find what changes it"
-            run.trouble = Trouble(ConditionReason.REWRITTEN, message)
-            run.look_again(RETRY_REFUSED_SECONDS)
+            self._give_up(run, "; ".join(applied.rewritten))
         decision, pending = run.decision, run.pending
         if run.record.pending is pending:
             run.record.pending = None

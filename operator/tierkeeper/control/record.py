@@ -38,26 +38,24 @@ class Resized:
 class WriteGuard:
     """Refuses a write that has been made again and again to no effect: something else writes it back.
 
-    ``repeats`` equal writes of one thing within ``window_seconds`` are allowed; the next ones are refused until the
-    first of them is older than that.
+    After a first write, ``repeats`` writes of the same content are allowed within ``window_seconds``. Other content is
+    a new wish, and starts anew.
     """
 
     repeats: int = 3
     window_seconds: float = 600.0
-    _made: dict[tuple[Hashable, str], list[float]] = field(default_factory=dict)
+    _made: dict[Hashable, tuple[str, list[float]]] = field(default_factory=dict)
 
     def allows(self, thing: Hashable, content: str, *, now: float) -> bool:
-        recent = [at for at in self._made.get((thing, content), ()) if now - at < self.window_seconds]
-        return len(recent) < self.repeats
+        return len(self._recent(thing, content, now)) <= self.repeats
 
     def made(self, thing: Hashable, content: str, *, now: float) -> None:
         """Note a write."""
-        self._made = {
-            known: recent
-            for known, times in self._made.items()
-            if (recent := [at for at in times if now - at < self.window_seconds])
-        }
-        self._made.setdefault((thing, content), []).append(now)
+        self._made[thing] = content, [*self._recent(thing, content, now), now]
+
+    def _recent(self, thing: Hashable, content: str, now: float) -> list[float]:
+        known, times = self._made.get(thing, ("", []))
+        return [at for at in times if known == content and now - at < self.window_seconds]
 
 
 @dataclass(slots=True)
@@ -87,6 +85,8 @@ class TierRecord:
     guard: WriteGuard = field(default_factory=WriteGuard)
     replicas_set: int | None = None
     """Replicas as this process last left them: found otherwise, somebody else has changed them."""
+    contested: str | None = None
+    """Who changes the replicas back each time, once the guard has given up."""
     rollout_generation: int = 0
     """Generation of the Deployment at which this process last changed its template."""
     status_at: float | None = None

@@ -209,7 +209,7 @@ def _pool(member: _Member, now: float) -> PoolState:
     """The pool for the decision. Levers that are decided and still to be written count as set, but not shown yet."""
     record = member.record
     resizing = record.pending is not None or in_progress(record.resize, now=now)
-    pool = pool_state(member.spec, member.view, resizing=resizing)
+    pool = pool_state(member.spec, member.view, resizing=resizing, contested=record.contested)
     return pool if record.pending is None else dataclasses.replace(pool, current=record.pending)
 
 

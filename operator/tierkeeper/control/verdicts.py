@@ -12,7 +12,7 @@ from tierkeeper.control.pods import PodPhase
 from tierkeeper.control.pool import PoolView
 from tierkeeper.control.resize import overdue
 from tierkeeper.engine.flags import live_resize
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, SignalState
 from tierkeeper.tier import LiveResize, TierSpec
 
 
@@ -167,8 +167,10 @@ def _slo_met(assessment: Assessment, spec: TierSpec) -> Verdict:
     unsure = next((slo for slo in slos if slo.met is None), None)
     if unsure is None:
         return Verdict(None, Why.NOT_YET_KNOWN, assessment.message)
-    known = Why.TOO_FEW_REQUESTS if unsure.state.known else reason_for(unsure.state.value, otherwise=Why.NO_DATA)
-    return Verdict(None, reason_for(unsure.reason, otherwise=known), unsure.message)
+    if unsure.state is SignalState.OK:
+        return Verdict(None, Why.TOO_FEW_REQUESTS, unsure.message)
+    state = reason_for(unsure.state.value, otherwise=Why.NO_DATA)
+    return Verdict(None, reason_for(unsure.reason, otherwise=state), unsure.message)
 
 
 def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
