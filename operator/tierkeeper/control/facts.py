@@ -45,9 +45,7 @@ class Facts:
     trouble: Trouble | None = None
 
 
-_BY_WORD = {reason.value: reason for reason in ConditionReason} | {
-    "TargetUnmeasurable": ConditionReason.NOT_MEASURABLE  # the assessment's own word for it
-}
+_BY_WORD = {reason.value: reason for reason in ConditionReason}
 
 
 def reason_for(word: str, *, otherwise: ConditionReason) -> ConditionReason:
