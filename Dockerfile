@@ -2,8 +2,10 @@
 # BASE is any Debian or Python image with Python 3.11, or one that can install it with apt. PIP_OPTIONS reaches pip, for example
 # "--no-index --find-links=/context/wheels" where the build itself has no network.
 ARG BASE=python:3.11-slim-bookworm
+# An image that holds the dependencies stage already saves installing them again when only the sources changed.
+ARG DEPENDENCIES=dependencies
 
-FROM ${BASE} AS build
+FROM ${BASE} AS dependencies
 ARG PIP_OPTIONS=""
 RUN python3 -c 'import ensurepip' 2>/dev/null \
  || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; }
@@ -11,6 +13,8 @@ RUN --mount=type=bind,target=/context \
     python3 -m venv /opt/tierkeeper \
  && /opt/tierkeeper/bin/pip install -q --no-cache-dir --no-compile --require-hashes --no-deps ${PIP_OPTIONS} -r /context/requirements.txt \
  && /opt/tierkeeper/bin/pip uninstall -q -y setuptools pip
+
+FROM ${DEPENDENCIES} AS build
 COPY operator/tierkeeper /opt/tierkeeper/lib/python3.11/site-packages/tierkeeper
 # What the operator imports is compiled here: at run time the root file system is read-only, and every start would compile again. The rest of
 # the packages, above all 1,700 models of the Kubernetes client, is left as it is: 60 MB and most of the build's time.

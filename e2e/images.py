@@ -67,10 +67,10 @@ def base_image() -> Path:
     return archive_name(cached("image-base", [mirror, *BASE_PACKAGES, "1"], build, expected_seconds=70))
 
 
-def _offer_base(archive: Path) -> None:
-    """Make sure that buildah knows the base under its tag, so that a Dockerfile may say FROM it."""
+def _offer(tag: str, archive: Path) -> None:
+    """Make sure that buildah knows an image under its tag, so that a Dockerfile may say FROM it."""
     marker = archive.with_name("in-buildah")
-    if _local_digest(BASE_TAG) is None or not marker.exists():
+    if _local_digest(tag) is None or not marker.exists():
         _buildah("pull", "--quiet", f"docker-archive:{archive}", log=cache_dir() / "buildah.log")
         marker.touch()
 
@@ -81,25 +81,31 @@ def build_image(
     dockerfile: Path,
     build_args: Mapping[str, str] | None = None,
     inputs: Iterable[Input] | None = None,
+    *,
+    target: str | None = None,
+    parents: Mapping[str, Path] | None = None,
 ) -> Path:
     """Build a Dockerfile with buildah and return the image's tar.
 
-    The key covers the tag, the Dockerfile, the build arguments, the base image and `inputs`, which is what the
-    Dockerfile copies from the context (default: the whole context). buildah runs without a daemon and without its own
+    The key covers the tag, the Dockerfile, the build arguments, the base image, `parents` (more images that the
+    Dockerfile builds on: tag -> tar) and `inputs`, which is what the Dockerfile copies from the context (default: the
+    whole context). `target` ends the build at that stage. buildah runs without a daemon and without its own
     network (RUN steps use the machine's), in a storage of its own inside the cache, so no other tool's images are
     touched. Raises BuildError.
     """
-    base = base_image()
+    needed = {BASE_TAG: base_image(), **(parents or {})}
     arguments = dict(sorted((build_args or {}).items()))
-    key: list[Input] = [tag, dockerfile, json.dumps(arguments), base.parent.name]
+    key: list[Input] = [tag, dockerfile, json.dumps(arguments), *(each.parent.name for each in needed.values())]
     key += [context] if inputs is None else inputs
 
     def build(folder: Path) -> None:
         flags = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         flags += ["--isolation=chroot", "--pull-never", "--layers=false", "--tag", tag]
+        flags += [] if target is None else ["--target", target]
         log = folder / "build.log"
         with locked("buildah", waiting_for="another image build"):
-            _offer_base(base)
+            for parent, archive in needed.items():
+                _offer(parent, archive)
             _buildah("bud", *flags, "--file", dockerfile, context, log=log)
             _buildah("push", "--quiet", tag, f"docker-archive:{archive_name(folder)}:{tag}", log=log)
             _buildah("rmi", "--force", tag, log=log)

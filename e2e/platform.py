@@ -75,13 +75,21 @@ def _link(source: str, target: str) -> None:
 
 
 def _python_image(name: str, tag: str, dockerfile: Path, lock: Path, files: Mapping[str, Path]) -> Path:
-    """Build a Dockerfile that installs `lock` from a wheelhouse; `files` is what it finds in its context."""
+    """Build a Dockerfile that installs `lock` from a wheelhouse; `files` is what it finds in its context.
+
+    A stage named dependencies is kept as an image of its own, so that a change of the sources installs nothing again.
+    """
     inputs: list[Input] = [lock]
     for target, source in sorted(files.items()):
         inputs += [target, source]
     arguments = {"BASE": BASE_TAG, "PIP_OPTIONS": "--no-index --find-links=/context/wheels"}
+    parents: dict[str, Path] = {}
     with _context(files, wheelhouse(name, lock)) as folder:
-        return build_image(tag, folder, dockerfile, arguments, inputs)
+        if "AS dependencies" in dockerfile.read_text(encoding="utf-8"):
+            stage = f"localhost/tierkeeper/{name}-dependencies:dev"
+            parents[stage] = build_image(stage, folder, dockerfile, arguments, [lock], target="dependencies")
+            arguments["DEPENDENCIES"] = stage
+        return build_image(tag, folder, dockerfile, arguments, inputs, parents=parents)
 
 
 def operator_image() -> Path:
