@@ -95,7 +95,7 @@ def assemble(
     metrics: Metrics,
     stop: asyncio.Event,
 ) -> Runtime:
-    """All parts of ``control`` over the given ports. ``stop`` is set when a part dies."""
+    """All parts of ``control`` over the given ports. ``stop`` is set when the process is to end."""
     clock, store, records = SystemClock(), Store(), Records()
     queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random)
     labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
@@ -138,7 +138,7 @@ def assemble(
         workers=settings.workers,
         resync_seconds=settings.resync_seconds,
         random=random.random,
-        on_failure=stop.set,
+        end=stop.set,
     )
 
 

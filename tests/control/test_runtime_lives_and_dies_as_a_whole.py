@@ -29,7 +29,7 @@ def runtime_of(stage, **more):
             "workers": 2,
             "resync_seconds": 600.0,
             "random": lambda: 0.5,
-            "on_failure": lambda: ended.append(1),
+            "end": lambda: ended.append(1),
         }
         | more,
     )
@@ -144,4 +144,4 @@ async def test_stopping_lets_a_reconcile_end_and_takes_no_new_one(monkeypatch):
     runtime.queue.add(GOLD)
     await asyncio.sleep(1)
     await runtime.stop()
-    assert (done, ended) == ([1], [])
+    assert (done, ended, runtime.failure) == ([1], [1], None)

@@ -73,9 +73,7 @@ class FakeKube:
         with self._call(Call("apply_status", kind, meta["namespace"], meta["name"], field_manager)):
             if (kind, meta["namespace"], meta["name"]) not in self.objects:
                 raise not_found(kind, meta["name"])
-            return self._apply(
-                kind, {"metadata": meta, "status": _copy(obj["status"])}, (field_manager, "status")
-            )
+            return self._apply(kind, {"metadata": meta, "status": _copy(obj["status"])}, (field_manager, "status"))
 
     async def scale(self, *, namespace, name, replicas, field_manager):
         with self._call(Call("scale", Kind.DEPLOYMENT, namespace, name, field_manager)):

@@ -41,7 +41,7 @@ class EventRecorder:
         try:
             await self._api.create_event(self._event(key, uid, event_type, reason, message, stamp))
         except ApiError as error:
-            log.warning("event %s on %s not posted: %s", reason, key, error)
+            log.info("event %s on %s not posted: %s", reason, key, error)
 
     def _allowed(self, now: float) -> bool:
         self._allowance = min(float(BURST), self._allowance + (now - self._counted_at) * PER_SECOND)

@@ -48,8 +48,8 @@ class Runtime:
     workers: int
     resync_seconds: float
     random: Callable[[], float]
-    on_failure: Callable[[], None]
-    """Called once when a part has died: the process is to end."""
+    end: Callable[[], None]
+    """Called when a part has died, and when all parts have ended: the process is to end."""
     failure: BaseException | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -97,6 +97,7 @@ class Runtime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.end()
 
     async def _work(self, key: TierKey) -> float | None:
         try:
@@ -117,7 +118,7 @@ class Runtime:
         log.error("%s died: %s", task.get_name(), error)
         if self.failure is None:
             self.failure = error
-            self.on_failure()
+            self.end()
 
     async def _resync_for_ever(self) -> None:
         """List everything at the start, and then now and again: what a broken watch has missed is found here."""
