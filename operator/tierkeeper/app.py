@@ -30,7 +30,7 @@ from tierkeeper.obs.logs import configure_logs
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.server import serving
 from tierkeeper.plugin import plugin_source
-from tierkeeper.ports import EngineProbe, KubeApi, MetricsSource
+from tierkeeper.ports import Clock, EngineProbe, KubeApi, MetricsSource
 from tierkeeper.settings import Settings
 from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.signals import MetricLabels
@@ -98,8 +98,6 @@ def assemble(
     """All parts of ``control`` over the given ports. ``stop`` is set when the process is to end."""
     clock, store, records = SystemClock(), Store(), Records()
     queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random)
-    labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
-    windows = CONTROL_WINDOWS.for_scrape_interval(settings.scrape_interval_seconds)
     reconciler = Reconciler(
         api=api,
         probe=probe,
@@ -114,13 +112,9 @@ def assemble(
     loop = SloLoop(
         store=store,
         records=records,
-        snapshots=Snapshots(source, clock, labels, windows, metrics),
+        snapshots=_snapshots(settings, source, clock, metrics),
         clock=clock,
-        rhythm=Rhythm(
-            tick=settings.tick_seconds,
-            scrape=settings.scrape_interval_seconds,
-            status=settings.status_interval_seconds,
-        ),
+        rhythm=_rhythm(settings),
         wake=queue.add,
         metrics=metrics,
         health=health,
@@ -139,6 +133,18 @@ def assemble(
         resync_seconds=settings.resync_seconds,
         random=random.random,
         end=stop.set,
+    )
+
+
+def _snapshots(settings: Settings, source: MetricsSource, clock: Clock, metrics: Metrics) -> Snapshots:
+    labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
+    windows = CONTROL_WINDOWS.for_scrape_interval(settings.scrape_interval_seconds)
+    return Snapshots(source, clock, labels, windows, metrics)
+
+
+def _rhythm(settings: Settings) -> Rhythm:
+    return Rhythm(
+        tick=settings.tick_seconds, scrape=settings.scrape_interval_seconds, status=settings.status_interval_seconds
     )
 
 

@@ -55,6 +55,10 @@ class Metrics:
         self.query_errors = Counter(
             "tierkeeper_query_errors", "Failed queries to the metrics source, by reason", ("reason",), registry=own
         )
+        self.tiers = Gauge("tierkeeper_tiers", "ServiceTiers known", registry=own)
+        self._add_tier_metrics(own)
+
+    def _add_tier_metrics(self, own: CollectorRegistry) -> None:
         self.decisions = Counter(
             "tierkeeper_decisions", "Decisions that changed a lever", (*TIER, "reason"), registry=own
         )
@@ -65,7 +69,6 @@ class Metrics:
             registry=own,
             buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60),
         )
-        self.tiers = Gauge("tierkeeper_tiers", "ServiceTiers known", registry=own)
         self.replicas = Gauge("tierkeeper_replicas", "Replicas of a pool", (*TIER, "state"), registry=own)
         self.max_num_seqs = Gauge("tierkeeper_max_num_seqs", "Wanted cap of the running batch", TIER, registry=own)
         self.token_budget = Gauge(
