@@ -144,7 +144,8 @@ def _log_links(layout: Layout) -> list[Path]:
 
 def _remove_cgroups() -> None:
     """Remove the emptied cgroups of containers, children first; one with a process in it is not empty, and stays."""
-    parents = [*_CGROUPS.glob("*/k8s.io"), *_CGROUPS.glob("k8s.io")]
+    names = ("k8s.io", "kubepods")
+    parents = [path for name in names for path in (*_CGROUPS.glob(f"*/{name}"), *_CGROUPS.glob(name))]
     folders = [Path(path) for parent in parents for path, _, _ in os.walk(parent)]
     for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         _remove_if_empty(folder)
