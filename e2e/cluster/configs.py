@@ -72,8 +72,8 @@ def kubelet_configuration(node: Node, layout: Layout, *, dns_address: str) -> Js
         },
         "authorization": {"mode": "Webhook"},
         "cgroupDriver": "cgroupfs",
-        # Without pod cgroups the kubelet of 1.36 panics (nil pointer in doPodResizeAction) once a container with a CPU or
-        # memory request waits for a missing Secret.
+        # Without pod cgroups the kubelet of 1.36 panics (nil pointer in doPodResizeAction) once a container that has a
+        # CPU or memory request waits for a missing Secret.
         "cgroupsPerQOS": True,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,  # from 1.35 on the kubelet refuses cgroup v1 otherwise
