@@ -1,6 +1,6 @@
 """From a ServiceTier to a running pool, and back to it after every disturbance."""
 
-from tests.control.stage import GOLD, LIMIT, POOL, Stage, tier
+from tests.control.stage import GOLD, LIMIT, POOL, Stage, agreeing, tier
 from tierkeeper.ports import Kind
 
 
@@ -156,3 +156,22 @@ async def test_a_limit_set_by_hand_is_put_right_within_one_look():
     stage.kube.edit(Kind.CONFIG_MAP, "llm", LIMIT, {"data": {"max-num-seqs": "3"}})
     await stage.reconciler.reconcile(GOLD)
     assert stage.cap == 16
+
+
+async def test_moving_the_start_in_the_spec_moves_the_limit_wherever_the_loop_has_taken_it():
+    stage = Stage()
+    stage.kube.put(tier())
+    await stage.settle()
+    limits = stage.get(Kind.CONFIG_MAP, LIMIT)
+    limits["data"]["max-num-seqs"] = "12"  # where the loop has taken it
+    stage.kube.put(limits)
+    stage.probe.default = agreeing(12)
+    await stage.settle()
+    assert stage.cap == 12
+    moved = tier()
+    moved["spec"]["engine"]["maxNumSeqs"] = 20
+    stage.kube.put(moved)
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.cap == 20
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.cap == 20

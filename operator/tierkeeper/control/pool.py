@@ -11,6 +11,8 @@ from tierkeeper.control.pods import PodCensus, take_census
 from tierkeeper.engine.flags import live_resize
 from tierkeeper.engine.limits import NUDGE_ANNOTATION, parse_limits
 from tierkeeper.ports import Object
+from tierkeeper.render.names import START_ANNOTATION
+from tierkeeper.render.pool import start_value
 from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.tier import TierSpec
@@ -36,6 +38,8 @@ class PoolView:
     """Whether there is a Deployment."""
     levers: Levers
     """What is set: ``spec.replicas`` and the limit ConfigMap; where the tier starts as long as there are none."""
+    start_moved: bool = False
+    """The spec's starting limits are not those of the last write: a user wants them now."""
     census: PodCensus = field(default_factory=PodCensus)
     rolling_out: bool = False
     stuck: str = ""
@@ -80,6 +84,7 @@ def view_pool(
             max_num_seqs=live.max_num_seqs if live else start.max_num_seqs,
             max_num_batched_tokens=tokens,
         ),
+        start_moved=_start_moved(spec, limits),
         census=take_census(pods, deployment=spec.pool_name, nudge_annotation=NUDGE_ANNOTATION),
         rolling_out=_rolling_out(status, rollout_generation),
         stuck=_stuck(conditions.get("Progressing", {})),
@@ -128,6 +133,11 @@ def _replica_managers(deployment: Object) -> list[tuple[str, str]]:
         for entry in entries
         if "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
     ]
+
+
+def _start_moved(spec: TierSpec, limits: Object | None) -> bool:
+    written = ((limits or {}).get("metadata", {}).get("annotations") or {}).get(START_ANNOTATION)
+    return written is not None and written != start_value(spec)
 
 
 def _rolling_out(status: Mapping[str, Any], rollout_generation: int) -> bool:

@@ -135,6 +135,8 @@ class Reconciler:
         """Look at the pool, and unless the tier is paused bring it to what it should be."""
         live = await self._children.look(spec)
         run.view = self._view(run, spec, live)
+        if run.view.start_moved:  # what was decided is about limits that the user has just replaced
+            run.record.decision = run.record.pending = None
         run.decision, run.pending = run.record.decision, run.record.pending
         run.desired = desired_levers(spec, run.record, run.view)
         said = live.foreign(spec)
@@ -172,6 +174,8 @@ class Reconciler:
         if supported and live.limits(spec) is not None and wanted != had:
             before = record.resize.before if record.resize and record.resize.before else had
             record.resize = Resize(wanted, started_at=started_at, before=before)
+            if record.memory is not None and view.start_moved:  # the user's doing, not another hand's
+                record.memory = dataclasses.replace(record.memory, decided=desired)
         await self._scale(run, spec, view, desired)
         self._say_what_was_done(run, spec, view, applied)
         run.view = self._view_after(run, spec, live, desired)
@@ -312,11 +316,14 @@ class Reconciler:
 def desired_levers(spec: TierSpec, record: TierRecord, view: PoolView) -> Levers:
     """What should be set. The last decision in mode Auto; without one what is set; for a new pool where it starts.
 
-    The spec's bounds hold at once, whatever the metrics say. Mode Recommend leaves a living pool as it is.
+    The spec's bounds hold at once, whatever the metrics say, and so do starting limits that a user has moved. Mode
+    Recommend otherwise leaves a living pool as it is.
     """
-    mode = spec.scaling.mode
+    mode, start = spec.scaling.mode, starting_levers(spec)
     if mode is Mode.FIXED or not view.exists:
-        return starting_levers(spec)
+        return start
+    if view.start_moved:
+        return dataclasses.replace(start, replicas=spec.scaling.replicas.clamp(view.levers.replicas))
     if mode is Mode.AUTO and record.decision is not None:
         return within_bounds(spec, record.decision.levers)
     return view.levers if mode is Mode.RECOMMEND else within_bounds(spec, view.levers)

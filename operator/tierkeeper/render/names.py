@@ -16,6 +16,10 @@ HASH_ANNOTATION = "tierkeeper.dev/hash"
 TEMPLATE_HASH_ANNOTATION = "tierkeeper.dev/template-hash"
 """Content hash of the Deployment's pod template: the pool rolls exactly when it changes."""
 
+START_ANNOTATION = "tierkeeper.dev/start"
+"""On the limit ConfigMap: where the spec let the limits start when they were written. A user who moves the start in the
+spec wants it now, wherever the loop has taken the limits since."""
+
 
 def selector_labels(spec: TierSpec) -> dict[str, str]:
     """What selects the pool's pods. A Deployment's selector cannot be changed, so neither may these two, ever."""

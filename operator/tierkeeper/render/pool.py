@@ -3,10 +3,17 @@
 from typing import Any
 
 from tierkeeper.engine.flags import HTTP_PORT
-from tierkeeper.engine.limits import Limits, limit_data
+from tierkeeper.engine.limits import Limits, limit_data, nudge_value
 from tierkeeper.render.drift import content_hash
-from tierkeeper.render.names import HASH_ANNOTATION, TEMPLATE_HASH_ANNOTATION, metadata, selector_labels
+from tierkeeper.render.names import (
+    HASH_ANNOTATION,
+    START_ANNOTATION,
+    TEMPLATE_HASH_ANNOTATION,
+    metadata,
+    selector_labels,
+)
 from tierkeeper.render.pod import PLUGIN, PORT_NAME, pod_template, termination_seconds
+from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers
 from tierkeeper.tier import TierSpec
 
@@ -40,7 +47,14 @@ def render_pool(spec: TierSpec, *, levers: Levers, plugin_source: str) -> list[O
 def render_limit(spec: TierSpec, *, levers: Levers) -> Object:
     """The ConfigMap with the live limits alone, equal to its element of ``render_pool``: a resize applies just this."""
     data = limit_data(Limits(levers.max_num_seqs, levers.max_num_batched_tokens))
-    return _child(spec, spec.limit_name, kind="ConfigMap", body={"data": data})
+    annotations = {START_ANNOTATION: start_value(spec)}
+    return _child(spec, spec.limit_name, kind="ConfigMap", body={"data": data}, annotations=annotations)
+
+
+def start_value(spec: TierSpec) -> str:
+    """Value of the start annotation: it changes exactly when the spec moves where the limits start."""
+    start = starting_levers(spec)
+    return nudge_value(Limits(start.max_num_seqs, start.max_num_batched_tokens))
 
 
 def _plugin(spec: TierSpec, source: str) -> Object:
