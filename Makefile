@@ -32,7 +32,7 @@ lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/lint-imports
 
 unit: $(STAMP) ## Run the tests that need no cluster (under a minute)
-	.venv/bin/pytest -m "not e2e" -q
+	.venv/bin/pytest -m "not e2e" -q -n 2
 
 e2e: setup ## Run the scenarios on the real local cluster (started if it is down, left up)
 	$(PY) -m e2e.cluster up

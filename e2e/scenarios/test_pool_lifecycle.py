@@ -88,14 +88,13 @@ def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does
 def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit):
     kit.apply(tier("gold"))
     kit.until_ready("gold")
-    patch = '{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":1}}}}'
+    patch = '{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}'
     kit.kubectl("patch", "deployment", "gold-pool", "-p", patch)
 
     def repaired() -> bool:
-        pod = kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]
-        return int(pod["terminationGracePeriodSeconds"]) > 1
+        return kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
-    kit.until("the grace period to be put back", repaired)
+    kit.until("the template to be put back", repaired)
     kit.kubectl("delete", "service", "gold-pool")
     kit.until("the Service to come back", lambda: kit.list("services"))
 
