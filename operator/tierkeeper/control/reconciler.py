@@ -135,8 +135,8 @@ class Reconciler:
         """Look at the pool, and unless the tier is paused bring it to what it should be."""
         live = await self._children.look(spec)
         run.view = self._view(run, spec, live)
-        if run.view.start_moved:  # what was decided is about limits that the user has just replaced
-            run.record.decision = run.record.pending = None
+        if run.view.start_moved or run.record.decided_for not in (None, spec.generation):
+            run.record.decision = run.record.pending = None  # it is about what the user has just replaced
         run.decision, run.pending = run.record.decision, run.record.pending
         run.desired = desired_levers(spec, run.record, run.view)
         said = live.foreign(spec)
@@ -177,6 +177,8 @@ class Reconciler:
             if record.memory is not None and view.start_moved:  # the user's doing, not another hand's
                 record.memory = dataclasses.replace(record.memory, decided=desired)
         await self._scale(run, spec, view, desired)
+        if record.decision is not run.decision and (record.pool is None or record.pool.current != desired):
+            record.decision = record.pending = None  # made meanwhile, from what was set before these writes
         self._say_what_was_done(run, spec, view, applied)
         run.view = self._view_after(run, spec, live, desired)
         if supported:

@@ -69,6 +69,8 @@ class TierRecord:
     decision: Decision | None = None
     decided_at: float = 0.0
     """Wall clock, when the decision's reason or levers last became what they are."""
+    decided_for: int | None = None
+    """Generation of the spec that the decision is about."""
     pending: Levers | None = None
     """Levers of a decision that changed something and is not written yet."""
     decision_id: str = "-"

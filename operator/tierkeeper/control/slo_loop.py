@@ -111,9 +111,12 @@ class SloLoop:
                 return
             readings, failure = await self._read(members)
         for member in members:
-            with working(id=work_id, key=member.record.key):
+            key = member.record.key
+            with working(id=work_id, key=key):
                 try:
-                    self._judge(member, readings, failure, work_id)
+                    # Looked at once more: much may have been written while Prometheus was asked.
+                    if (fresh := self._member(key)) is not None:
+                        self._judge(fresh, readings, failure, work_id)
                 except Exception:  # one tier's surprise must not cost the others their tick
                     self._metrics.reconcile_errors.labels("Decision").inc()
                     log.exception("no decision for this tier")
@@ -177,6 +180,7 @@ class SloLoop:
         news = _news(record.assessment, record.decision) != _news(assessment, decision)
         self._note(record, spec, decision, work_id)
         record.assessment, record.decision, record.memory, record.pool = assessment, decision, memory, pool
+        record.decided_for = spec.generation
         if news or self._status_is_due(record, now):
             self._wake(record.key)
 
