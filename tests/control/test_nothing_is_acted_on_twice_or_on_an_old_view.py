@@ -1,7 +1,11 @@
 """What a decision rests on may change before it is carried out: then it is void, and what is seen now counts."""
 
-from tests.control.stage import GOLD, LIMIT, tier
+import pytest
+
+from tests.control.stage import GOLD, LIMIT, POOL, Stage, agreeing, tier
 from tests.control.test_slo_loop import running_stage, ticks
+from tierkeeper.ports import ApiError, Kind
+from tierkeeper.scaling.model import Decision, Lever, Levers, Reason
 
 
 def moved_start(seqs):
@@ -67,3 +71,63 @@ async def test_a_decision_that_was_not_carried_out_before_a_pause_is_not_carried
     stage.kube.put(tier())
     await stage.reconciler.reconcile(GOLD)
     assert stage.cap == 16
+
+
+async def test_a_scale_that_failed_while_the_pool_was_made_is_made_up_for_in_mode_recommend():
+    stage = Stage()
+    stage.kube.put(tier(scaling={"mode": "Recommend"}))
+    stage.kube.fail = lambda call: ApiError(status=503, reason="Down", message="down") if call.verb == "scale" else None
+    with pytest.raises(ApiError):
+        await stage.reconciler.reconcile(GOLD)
+    stage.kube.fail = lambda _: None
+    stage.start_operator()
+    await stage.settle()
+    assert stage.replicas == 2
+
+
+def rewritten_limits(stage):
+    ours = stage.get(Kind.CONFIG_MAP, LIMIT)
+    meta = ours["metadata"] | {"annotations": {"tierkeeper.dev/hash": "another"}}
+    return ours | {"metadata": meta, "data": {"max-num-seqs": "9"}}
+
+
+async def test_limits_that_something_writes_back_are_shown_as_they_are_and_not_asked_for_at_full_speed():
+    stage = Stage()
+    stage.kube.put(tier(scaling={"mode": "Fixed"}))
+    await stage.settle()
+    stage.probe.default = agreeing(9)
+    for _ in range(10):
+        await stage.kube.apply(rewritten_limits(stage), field_manager="tierkeeper")
+        again = await stage.reconciler.reconcile(GOLD)
+        stage.clock.advance(1)
+    assert stage.stands("Stalled") == "True Rewritten"
+    assert stage.status()["maxNumSeqs"] == {"current": 9, "desired": 16, "applied": 9}
+    assert again == 60
+
+
+async def test_going_back_to_a_limit_is_read_back_from_pods_that_may_have_left_it_meanwhile():
+    stage = await running_stage()
+    record = stage.records.find(GOLD)
+    for seqs, says in ((24, None), (16, None)):  # no pod answers: each may follow either limit by now
+        stage.probe.default = says
+        levers = Levers(2, seqs)
+        record.decision = Decision(levers, Reason.ROLL_BACK_CAP, "set it", changed=(Lever.MAX_NUM_SEQS,))
+        record.pending = levers
+        await stage.reconciler.reconcile(GOLD)
+        stage.clock.advance(5)
+    assert stage.stands("Resizing") == "True WaitingForPods"
+    nudged = {pod["metadata"]["annotations"]["tierkeeper.dev/limits"] for pod in stage.kube.pods_of("llm", POOL)}
+    assert nudged == {"max-num-seqs=16"}
+
+
+async def test_a_change_that_was_given_up_is_not_announced_as_done():
+    stage = await running_stage()
+    record = stage.records.find(GOLD)
+    for _ in range(4):
+        record.guard.made("replicas", "3", now=stage.clock.monotonic())
+    levers = Levers(3, 16)
+    record.decision = Decision(levers, Reason.QUEUE_BOUND_ADD_REPLICAS, "add 1 replica", changed=(Lever.REPLICAS,))
+    record.pending = levers
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.replicas == 2
+    assert "QueueBoundAddReplicas" not in stage.recorder.reasons

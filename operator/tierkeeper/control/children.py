@@ -47,6 +47,8 @@ class Applied:
 
     repaired: list[Drift] = field(default_factory=list)
     rewritten: list[str] = field(default_factory=list)
+    kept: set[Ref] = field(default_factory=set)
+    """The objects that were left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Children:
         now, content = self.clock.monotonic(), obj["metadata"]["annotations"][HASH_ANNOTATION]
         if not record.guard.allows(ref, content, now=now):
             done.rewritten.append(drift.message)
+            done.kept.add(ref)
             return
         log.info("apply: %s", drift.message)
         after = await self.api.apply(obj, field_manager=APPLY_MANAGER)

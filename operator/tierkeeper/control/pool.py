@@ -51,6 +51,8 @@ class PoolView:
     external_scaler: str | None = None
     replicas_set_by: str = ""
     """Field managers other than our own that own ``spec.replicas``."""
+    unscaled: bool = False
+    """Nobody has ever set ``spec.replicas``: the 1 in it is the API server's default, and the pool is half made."""
 
     @property
     def missing(self) -> int:
@@ -92,6 +94,7 @@ def view_pool(
         refused="" if quota else refused,
         external_scaler=external_scaler(deployment or {}),
         replicas_set_by=", ".join(name for name, _ in _replica_managers(deployment or {}) if name != SCALE_MANAGER),
+        unscaled=not _replica_managers(deployment or {}),
     )
 
 

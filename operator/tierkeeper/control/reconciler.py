@@ -171,25 +171,27 @@ class Reconciler:
         started_at = self._clock.monotonic()
         rendered = render_pool(spec, levers=desired, plugin_source=self._plugin_source)
         applied = await self._children.apply(record, rendered, live)
-        if supported and live.limits(spec) is not None and wanted != had:
+        kept = (Kind.CONFIG_MAP, spec.limit_name) in applied.kept
+        if supported and live.limits(spec) is not None and wanted != had and not kept:
             before = record.resize.before if record.resize and record.resize.before else had
             record.resize = Resize(wanted, started_at=started_at, before=before)
+            record.shown = {}  # a pod that has not shown the limits before these may have taken them over by now
             if record.memory is not None and view.start_moved:  # the user's doing, not another hand's
                 record.memory = dataclasses.replace(record.memory, decided=desired)
         await self._scale(run, spec, view, desired)
         if record.decision is not run.decision and (record.pool is None or record.pool.current != desired):
             record.decision = record.pending = None  # made meanwhile, from what was set before these writes
         self._say_what_was_done(run, spec, view, applied)
-        run.view = self._view_after(run, spec, live, desired)
+        run.view = self._view_after(run, spec, live, view.levers if kept else desired)
         if supported:
-            run.look_again(await self._follow(run, run.view, wanted))
+            run.look_again(await self._follow(run, run.view, had if kept else wanted))
 
-    def _view_after(self, run: _Pass, spec: TierSpec, live: Live, desired: Levers) -> PoolView:
-        """What was read, with what was written since."""
+    def _view_after(self, run: _Pass, spec: TierSpec, live: Live, levers: Levers) -> PoolView:
+        """What was read, with what was written since: ``levers``, but for replicas that are somebody else's."""
         view = self._view(run, spec, live)
         kept = view.external_scaler or run.record.contested
-        replicas = view.levers.replicas if kept else desired.replicas
-        return dataclasses.replace(view, exists=True, levers=dataclasses.replace(desired, replicas=replicas))
+        replicas = view.levers.replicas if kept or run.desired is None else run.desired.replicas
+        return dataclasses.replace(view, exists=True, levers=dataclasses.replace(levers, replicas=replicas))
 
     async def _scale(self, run: _Pass, spec: TierSpec, view: PoolView, desired: Levers) -> None:
         """Set the replicas. A new Deployment starts with the API server's default of 1, which nobody owns."""
@@ -229,7 +231,8 @@ class Reconciler:
         decision, pending = run.decision, run.pending
         if run.record.pending is pending:
             run.record.pending = None
-        if pending is not None and decision is not None and view.exists and spec.scaling.mode is not Mode.RECOMMEND:
+        done = run.trouble is None and view.exists and spec.scaling.mode is not Mode.RECOMMEND
+        if pending is not None and decision is not None and done:
             log.info("decision %s carried out: %s: %s", run.record.decision_id, decision.reason, decision.message)
             run.news.append(Announce(EventType.NORMAL, decision.reason.value, decision.message))
 
@@ -328,7 +331,9 @@ def desired_levers(spec: TierSpec, record: TierRecord, view: PoolView) -> Levers
         return dataclasses.replace(start, replicas=spec.scaling.replicas.clamp(view.levers.replicas))
     if mode is Mode.AUTO and record.decision is not None:
         return within_bounds(spec, record.decision.levers)
-    return view.levers if mode is Mode.RECOMMEND else within_bounds(spec, view.levers)
+    if mode is Mode.RECOMMEND:
+        return dataclasses.replace(view.levers, replicas=start.replicas) if view.unscaled else view.levers
+    return within_bounds(spec, view.levers)
 
 
 def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:
