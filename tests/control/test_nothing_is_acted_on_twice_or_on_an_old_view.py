@@ -131,3 +131,30 @@ async def test_a_change_that_was_given_up_is_not_announced_as_done():
     await stage.reconciler.reconcile(GOLD)
     assert stage.replicas == 2
     assert "QueueBoundAddReplicas" not in stage.recorder.reasons
+
+
+async def test_a_tier_that_cannot_be_read_shows_no_burn_rate_of_another_time():
+    stage = await running_stage()
+    await ticks(stage, 2)
+    names = {"namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "60"}
+    read = stage.metrics.registry.get_sample_value
+    assert read("tierkeeper_burn_rate", names) == 0
+    stage.kube.put(tier(scaling={"replicas": {"min": 5, "max": 2}}))
+    await stage.reconciler.reconcile(GOLD)
+    assert read("tierkeeper_burn_rate", names) is None
+
+
+async def test_a_deleted_tier_leaves_no_series_behind():
+    stage = await running_stage(waiting=40.0, running=16.0, slow=0.5)
+    await ticks(stage, 4)
+    stage.probe.default = agreeing(stage.cap)
+    await stage.settle()
+    read = stage.metrics.registry.collect
+
+    def series():
+        return [m.name for m in read() for s in m.samples if s.labels.get("tier") == "gold"]
+
+    assert {"tierkeeper_decisions", "tierkeeper_resize_seconds"} <= set(series())
+    stage.kube.delete(Kind.SERVICE_TIER, "llm", "gold")
+    await stage.reconciler.reconcile(GOLD)
+    assert series() == []

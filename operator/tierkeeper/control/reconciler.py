@@ -312,7 +312,7 @@ class Reconciler:
                 ("max_num_seqs", ()): desired.max_num_seqs,
                 ("token_budget", ()): desired.max_num_batched_tokens,
             }
-        for sli, slo in assessment.slos.items() if assessment else ():
+        for sli, slo in assessment.slos.items() if assessment and view is not None else ():
             values["budget_left", (sli.value,)] = slo.budget_left
             values |= {("burn", (sli.value, str(w.seconds))): w.burn.point for w in slo.windows}
         self._metrics.show(run.record.key, values)

@@ -94,9 +94,11 @@ class Metrics:
         self._seen[key] = set(present)
 
     def forget(self, key: TierKey) -> None:
-        """Drop the gauges of a tier that is gone."""
+        """Drop every series of a tier that is gone."""
         self.show(key, {})
         self._seen.pop(key, None)
+        for metric in (self.decisions, self.resize_seconds):
+            metric.remove_by_labels({"namespace": key.namespace, "tier": key.name})
 
     def _gauge(self, name: str) -> Gauge:
         gauge = getattr(self, name)
