@@ -100,7 +100,8 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     traffic = assessment.traffic
     if not assessment.state.known:
         return Finding(Diagnosis.UNKNOWN, f"{assessment.reason}: {assessment.message}")
-    if traffic.running <= 0 and traffic.waiting <= 0 and traffic.requests_per_second <= 0:
+    every_pod_seen = traffic.observed_pods >= pool.ready  # one that is not seen may be busy
+    if every_pod_seen and traffic.running <= 0 and traffic.waiting <= 0 and traffic.requests_per_second <= 0:
         return Finding(Diagnosis.IDLE, "nothing runs, waits or arrives")
     pods = max(1, pool.ready, traffic.observed_pods)
     usage = traffic.kv_cache_usage or 0.0
