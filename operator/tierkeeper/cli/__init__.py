@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import sys
 from collections.abc import Sequence
 
 COMMANDS = ("run", "plan", "crd")
@@ -19,4 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, module in modules.items():
         module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.HELP))
     arguments = parser.parse_args(argv)
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # what is piped is a file, and no locale's affair
     raise SystemExit(modules[arguments.command].execute(arguments))
