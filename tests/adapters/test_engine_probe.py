@@ -1,5 +1,7 @@
 """What a pod's own /metrics page says of its limits."""
 
+import asyncio
+
 import httpx
 import pytest
 
@@ -77,3 +79,14 @@ async def test_a_pod_that_does_not_answer_properly_is_no_error(answer):
     async with HttpProbe(transport=transport(answer)) as probe:
         says = await probe.limits(pod_ip="10.0.0.7", port=8000)
     assert says in (None, AppliedLimits())
+
+
+async def test_a_page_that_drips_ends_with_the_time_out():
+    async def drip():
+        for _ in range(100):
+            yield b"# still here\n"
+            await asyncio.sleep(0.05)
+
+    async with HttpProbe(timeout_seconds=0.2, transport=transport(lambda _: httpx.Response(200, content=drip()))) as p:
+        async with asyncio.timeout(2):
+            assert await p.limits(pod_ip="10.0.0.7", port=8000) is None

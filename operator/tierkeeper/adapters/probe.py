@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from types import TracebackType
 from typing import Self
@@ -25,6 +26,7 @@ class HttpProbe:
     """See ``ports.EngineProbe``. Proxies of the environment are not used: pods are reached directly."""
 
     def __init__(self, *, timeout_seconds: float = 2.0, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._timeout = timeout_seconds
         self._http = httpx.AsyncClient(timeout=timeout_seconds, trust_env=False, transport=transport)
 
     async def __aenter__(self) -> Self:
@@ -38,10 +40,11 @@ class HttpProbe:
     async def limits(self, *, pod_ip: str, port: int) -> AppliedLimits | None:
         host = f"[{pod_ip}]" if ":" in pod_ip else pod_ip
         try:
-            answer = await self._http.get(f"http://{host}:{port}/metrics")
+            async with asyncio.timeout(self._timeout):  # httpx bounds each read, not the whole of a page that drips
+                answer = await self._http.get(f"http://{host}:{port}/metrics")
             answer.raise_for_status()
             return parse_limits(answer.text)
-        except (httpx.HTTPError, ValueError):
+        except (TimeoutError, httpx.HTTPError, ValueError):
             return None
 
 
