@@ -155,3 +155,18 @@ async def test_an_event_that_arrived_at_an_earlier_try_counts_as_posted(server, 
     server.script = [(503, "", {}), (409, {"reason": "AlreadyExists"}, {})]
     await kube.create_event({"metadata": {"namespace": "llm", "name": "gold.1"}})
     assert len(server.requests) == 2
+
+
+async def test_an_object_that_the_api_server_cannot_read_is_a_refusal_and_not_an_outage(server, kube):
+    said = "failed to create typed patch object (llm/gold-pool): .spec.template.spec.affinity.x: field not declared"
+    server.script = [(500, {"kind": "Status", "status": "Failure", "message": said, "code": 500}, {})]
+    with pytest.raises(ApiError, match=r"affinity\.x: field not declared") as caught:
+        await kube.apply({"kind": "Deployment", "metadata": {"namespace": "llm", "name": "p"}}, field_manager="x")
+    assert (caught.value.status, caught.value.reason) == (422, "Invalid")
+    assert len(server.requests) == 1
+
+
+async def test_a_login_page_in_place_of_an_answer_is_an_error_with_a_name(server, kube):
+    server.script = [(200, "<html>please log in</html>", {})]
+    with pytest.raises(ApiError, match="0 BadAnswer: no JSON: <html>please log in"):
+        await kube.get(Kind.POD, namespace="llm", name="p")

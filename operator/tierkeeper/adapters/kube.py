@@ -33,6 +33,9 @@ API_PATHS: Mapping[Kind, tuple[str, str]] = {
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+UNREADABLE = "failed to create typed patch object"
+"""How the API server says that what was applied has a field it does not know, or of another type. It answers so with
+code 500, as if the fault were its own."""
 PAGE = 500
 """Objects a list page: the chunk size that kubectl uses."""
 
@@ -172,10 +175,14 @@ class KubernetesApi:
             raise ApiError(status=0, reason="Timeout", message=f"no answer within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ApiError(status=0, reason="Unreachable", message=str(error) or type(error).__name__) from error
-        if 200 <= response.status < 300:
+        if not 200 <= response.status < 300:
+            raise _error(response.status, response.headers, raw)
+        try:
             answer: Object = json.loads(raw)
-            return answer
-        raise _error(response.status, response.headers, raw)
+        except ValueError as error:
+            said = raw[:200].decode(errors="replace")
+            raise ApiError(status=0, reason="BadAnswer", message=f"no JSON: {said}") from error
+        return answer
 
 
 async def connect(*, random: Callable[[], float]) -> KubernetesApi:
@@ -202,6 +209,8 @@ def _error(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
         answer: Mapping[str, Any] = parsed if isinstance(parsed, dict) else {}
     except ValueError:
         answer = {}
+    if UNREADABLE in str(answer.get("message")):
+        return ApiError(status=422, reason="Invalid", message=str(answer["message"]))
     seconds = headers.get("Retry-After", "")
     return ApiError(
         status=status,
