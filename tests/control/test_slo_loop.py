@@ -285,3 +285,21 @@ async def test_the_loop_beats_for_the_health_page_even_when_a_tick_fails(monkeyp
 
 async def _explode():
     raise RuntimeError("boom")
+
+
+async def test_a_long_budget_query_that_fails_is_not_asked_again_at_each_tick():
+    stage = await running_stage()
+    whole = stage.source.answer
+
+    def answer(promql):
+        if SIGNALS[promql].window_seconds == 30 * 86400:
+            raise MetricsError(MetricsErrorReason.TIMEOUT, "too dear")
+        return whole(promql)
+
+    stage.source.answer = answer
+    await ticks(stage, 40)  # ten minutes
+    asked = [SIGNALS[promql] for promql in stage.source.asked]
+    assert asked.count(Signal(SignalKind.TTFT_BUCKETS, 30 * 86400)) <= 6
+    stage.source.answer = whole
+    await ticks(stage, 12)
+    assert stage.records.find(GOLD).assessment.ttft.budget_left is not None

@@ -17,11 +17,16 @@ from tierkeeper.slo.signals import MetricLabels, Signal
 log = logging.getLogger(__name__)
 
 
+RETRY_OPTIONAL_SECONDS = 120.0
+"""A query that may fail is the dearest of all: asked again at each tick, it would keep an overloaded Prometheus so."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Answer:
     at: float
     promql: str
-    samples: Sequence[Sample]
+    samples: Sequence[Sample] | None
+    """None: the query failed, and may."""
 
 
 @dataclass(slots=True)
@@ -53,11 +58,13 @@ class Snapshots:
             raise failure
         known = {query.signal for query in wanted}
         self._answers = {signal: answer for signal, answer in self._answers.items() if signal in known}
-        return {signal: answer.samples for signal, answer in self._answers.items()}
+        return {signal: answer.samples for signal, answer in self._answers.items() if answer.samples is not None}
 
     def _due(self, query: Query, now: float) -> bool:
         known = self._answers.get(query.signal)
-        return known is None or known.promql != query.promql or now - known.at >= query.every_seconds
+        if known is None or known.promql != query.promql:
+            return True
+        return now - known.at >= (RETRY_OPTIONAL_SECONDS if known.samples is None else query.every_seconds)
 
     async def _ask(self, query: Query, now: float) -> MetricsError | None:
         """Ask one query; a failure that matters is returned, not raised."""
@@ -67,6 +74,7 @@ class Snapshots:
             self.metrics.query_errors.labels(error.reason.value).inc()
             if query.optional:
                 log.info("%s is not known this time: %s", query.signal, error)
+                self._answers[query.signal] = _Answer(now, query.promql, None)
                 return None
             return MetricsError(error.reason, f"{query.signal}: {error.message}")
         self._answers[query.signal] = _Answer(now, query.promql, samples)
