@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,34 +17,37 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 
-#: Both thresholds are default bucket edges, and lie inside what this load does, so that a fair share misses each.
-TTFT_MS, TPOT_MS = 500, 50
+#: Both thresholds are default bucket edges.
+TTFT_MS, TPOT_MS = 1000, 75
 
-#: Long enough for a few hundred requests, short enough that the 5-minute window holds the whole run.
-LOAD_SECONDS = 75
+#: Short prompts that meet both thresholds by far, then a burst of long ones that misses both by far (4,096 tokens take
+#: 0.2 s of prefill, eight a second are 1.6 times what the engine can do), and the way back. Few requests land near a
+#: threshold, where a millisecond of network decides; of about 500, one that does is 0.2 points.
+PHASES = (
+    Phase(duration_s=60, rate_per_s=4, max_prompt_tokens=512, max_output_tokens=32, name="calm"),
+    Phase(duration_s=10, rate_per_s=8, length_scale=8, max_prompt_tokens=4096, max_output_tokens=32, name="burst"),
+    Phase(duration_s=45, rate_per_s=4, max_prompt_tokens=512, max_output_tokens=32, name="calm again"),
+)
+
+
+#: Two scrapes, a tick and a status after the last answer; the 5-minute window then still holds the whole run.
+SETTLE_SECONDS = 20
 
 
 def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_a_point(kit: Kit):
-    wanted = changed(
-        tier("gold"), "spec.slo", {"objectivePercent": 99, "ttftMilliseconds": TTFT_MS, "tpotMilliseconds": TPOT_MS}
-    )
-    wanted = changed(wanted, "spec.scaling.mode", "Fixed")
-    kit.apply(wanted)
+    slo = {"objectivePercent": 99, "ttftMilliseconds": TTFT_MS, "tpotMilliseconds": TPOT_MS}
+    wanted = changed(tier("gold", slo=slo), "spec.scaling.mode", "Fixed")
+    kit.apply(changed(wanted, "spec.resources.cpu", "500m"))
     kit.until_ready("gold")
     kit.until_condition("gold", "MetricsAvailable", "True", seconds=60)
 
-    phase = Phase(duration_s=LOAD_SECONDS, rate_per_s=3.0, max_output_tokens=64, max_prompt_tokens=1500)
-    plan = LoadPlan(trace=Trace.read(TRACE), targets=[TargetPlan("gold", kit.url("gold"), "gold", [phase])], seed=3)
+    plan = LoadPlan(trace=Trace.read(TRACE), targets=[TargetPlan("gold", kit.url("gold"), "gold", PHASES)], seed=3)
     records = asyncio.run(run(plan)).targets["gold"]
 
-    def settled() -> dict[str, Any] | None:
-        """The status once its 5-minute window holds every request."""
-        slos = kit.get("servicetier", "gold")["status"].get("slos", [])
-        windows = [b for slo in slos for b in slo.get("burn", []) if b["windowSeconds"] == 300]
-        done = len(windows) == 2 and all(b["requests"] >= 0.97 * len(records) for b in windows)
-        return {slo["sli"]: slo for slo in slos} if done else None
-
-    slos = kit.until("the operator to have seen every request", settled, seconds=60)
+    time.sleep(SETTLE_SECONDS)
+    slos = {slo["sli"]: slo for slo in kit.get("servicetier", "gold")["status"]["slos"]}
+    seen = {sli: next(b["requests"] for b in slo["burn"] if b["windowSeconds"] == 300) for sli, slo in slos.items()}
+    print(f"requests: client {len(records)}, operator {seen}")
     for sli, threshold in (("TTFT", TTFT_MS), ("TPOT", TPOT_MS)):
         good, total = records.observed(sli.lower(), threshold)
         client = 100 * (1 - good / total)

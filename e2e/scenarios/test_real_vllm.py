@@ -44,7 +44,8 @@ def real_tier(image: str) -> Object:
             "extraArgs": ["--enforce-eager", "--kv-cache-memory-bytes", "268435456", "--no-enable-prefix-caching"],
             "env": [{"name": "HF_HUB_OFFLINE", "value": "1"}, {"name": "VLLM_NO_USAGE_STATS", "value": "1"}],
         },
-        "resources": {"gpusPerReplica": 1, "sharedMemory": "256Mi"},
+        # Without a request the pod gets two shares of the CPU, and every client more than the engine.
+        "resources": {"gpusPerReplica": 1, "cpu": "1500m", "memory": "3Gi", "sharedMemory": "256Mi"},
         "scaling": {
             "mode": "Fixed",
             "replicas": {"min": 1, "max": 1},

@@ -102,7 +102,7 @@ class SloStatus(ApiModel):
     p99: Word | None = None
     """The same for people, such as 412ms or >=10000ms."""
     error_ratio: ErrorRatio | None = None
-    """Share of requests that missed the threshold, over the longest control window."""
+    """Share of requests that missed the threshold, over the last 5 minutes, as the quantiles."""
     burn: Annotated[tuple[BurnWindow, ...], *keyed_list("windowSeconds", max_length=16)] = ()
     """How fast the error budget burns, by window."""
     budget_left_percent: Annotated[Int, Field(ge=-1_000_000, le=100)] | None = None

@@ -149,7 +149,8 @@ def _slo_part(assessment: Assessment) -> dict[str, Any]:
 
 def _slo(slo: SloAssessment) -> SloStatus:
     windows = sorted(slo.windows, key=lambda window: window.seconds)
-    ratio = windows[-1].ratio if windows else None
+    summary = slo.window(SUMMARY_WINDOW_SECONDS)
+    ratio = summary.ratio if summary else None
     return SloStatus(
         sli=SliName(slo.sli.value),
         threshold_milliseconds=round(1000 * slo.threshold_seconds),
