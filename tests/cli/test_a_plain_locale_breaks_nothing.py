@@ -34,12 +34,6 @@ def test_v10_a_chinese_model_path_is_planned_as_utf_8(tmp_path, source):
     assert "/models/\u901a\u4e49\u5343\u95ee-7B" in done.stdout.decode("utf-8")
 
 
-def test_the_reference_is_printed_as_utf_8():
-    done = python("-m", "tierkeeper", "crd", "--docs")
-    assert done.returncode == 0
-    assert "\N{RIGHTWARDS ARROW}" in done.stdout.decode("utf-8")
-
-
 def test_an_error_that_repeats_a_strange_value_is_still_an_error_message():
     done = python("-m", "tierkeeper", "plan", "-", given=TIER.replace("mode: Auto", "mode: \u81ea\u52a8").encode())
     assert done.returncode == 1

@@ -162,9 +162,9 @@ class ServiceTierStatus(ApiModel):
     budget: Word | None = None
     """Smallest error budget left among the SLOs, such as 63%."""
     replicas_summary: Word | None = None
-    """Ready and wanted replicas, such as 2/2, or 2→3 while they change."""
+    """Ready and wanted replicas, such as 2/2, or 2->3 while they change."""
     seqs: Word | None = None
-    """The running batch, such as 64, or 64→48 while it changes."""
+    """The running batch, such as 64, or 64->48 while it changes."""
 
 
 def read_status(tier: Mapping[str, Any]) -> ServiceTierStatus:
