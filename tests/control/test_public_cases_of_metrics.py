@@ -9,6 +9,7 @@ from tests.control.stage import GOLD, Stage, agreeing, tier
 from tests.control.test_slo_loop import FAMILIES, SIGNALS, Traffic, failing
 from tierkeeper.ports import MetricsErrorReason
 from tierkeeper.scaling.model import Decision, Lever, Levers, Reason
+from tierkeeper.settings import Settings
 from tierkeeper.slo.signals import SignalKind
 
 TEN_MINUTES, HALF_AN_HOUR = 40, 120
@@ -141,3 +142,8 @@ async def test_t03_a_query_that_is_refused_for_half_an_hour_swings_nothing():
     assert set(await play(stage, HALF_AN_HOUR)) == {3}
     assert stage.stands("MetricsAvailable") == "False BadQuery"
     assert stage.recorder.reasons == ["BadQuery"]
+
+
+def test_m07_a_scrape_interval_that_leaves_a_window_without_two_samples_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"scrape_interval_seconds \(60\) must be at most 15: .*scrape the pools more"):
+        Settings(scrape_interval_seconds=60)
