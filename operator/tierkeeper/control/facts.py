@@ -21,6 +21,8 @@ class Trouble:
     message: str
     hopeless: bool = True
     """True: nothing more will happen until a person acts. False: the operator tries again."""
+    outdated: bool = False
+    """The Deployment could not be made what the spec asks for: its pods are of another template."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ class _Pass:
     decision: Decision | None = None
     pending: Levers | None = None
     """The record's own, as they were when ``desired`` was chosen: the loop may decide anew while this pass writes."""
+    applied: Applied | None = None
+    """What the pool's objects needed; None until all of them are compared and written."""
     trouble: Trouble | None = None
     again: float | None = None
     news: list[Announce] = field(default_factory=list)
@@ -151,7 +153,8 @@ class Reconciler:
                 if not _refusal(error):
                     raise
                 log.warning("refused: %s", error)
-                run.trouble = Trouble(ConditionReason.API_REFUSED, f"The API server refuses the pool: {error.message}")
+                said = f"The API server refuses the pool: {error.message}"
+                run.trouble = Trouble(ConditionReason.API_REFUSED, said, outdated=run.applied is None)
                 run.look_again(RETRY_REFUSED_SECONDS)
 
     def _view(self, run: _Pass, spec: TierSpec, live: Live) -> PoolView:
@@ -170,7 +173,7 @@ class Reconciler:
         supported = live_resize(spec).supported
         started_at = self._clock.monotonic()
         rendered = render_pool(spec, levers=desired, plugin_source=self._plugin_source)
-        applied = await self._children.apply(record, rendered, live)
+        run.applied = applied = await self._children.apply(record, rendered, live)
         kept = (Kind.CONFIG_MAP, spec.limit_name) in applied.kept
         if supported and live.limits(spec) is not None and wanted != had and not kept:
             before = record.resize.before if record.resize and record.resize.before else had
@@ -218,16 +221,17 @@ class Reconciler:
         if record.memory is not None:  # ours, whether it was decided or follows from the spec: no other hand's doing
             record.memory = dataclasses.replace(record.memory, decided=desired)
 
-    def _give_up(self, run: _Pass, what: str) -> None:
+    def _give_up(self, run: _Pass, what: str, *, outdated: bool = False) -> None:
         message = f"{what}; left alone for some minutes: find what writes it (two operators? a webhook?)"
-        run.trouble = Trouble(ConditionReason.REWRITTEN, message)
+        run.trouble = Trouble(ConditionReason.REWRITTEN, message, outdated=outdated)
         run.look_again(RETRY_REFUSED_SECONDS)
 
     def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, applied: Applied) -> None:
         for drift in applied.repaired:
             run.news.append(Announce(EventType.NORMAL, "Repaired", drift.message))
         if applied.rewritten:
-            self._give_up(run, "; ".join(applied.rewritten))
+            outdated = (Kind.DEPLOYMENT, spec.pool_name) in applied.kept
+            self._give_up(run, "; ".join(applied.rewritten), outdated=outdated)
         decision, pending = run.decision, run.pending
         if run.record.pending is pending:
             run.record.pending = None

@@ -84,7 +84,7 @@ class LiveLimits:
 
     def _finish(self, record: TierRecord, wanted: Limits, *, pods: int) -> None:
         resize, record.resize = record.resize, None
-        if resize is not None and resize.before is not None:
+        if resize is not None and resize.before is not None and pods > 0:  # without a pod nothing was shown
             seconds = self.clock.monotonic() - resize.started_at
             record.resized = Resized(before=resize.before, after=wanted, pods=pods, seconds=seconds)
 

@@ -13,7 +13,7 @@ from tierkeeper.control.pool import PoolView
 from tierkeeper.control.resize import overdue
 from tierkeeper.engine.flags import live_resize
 from tierkeeper.slo.model import Assessment, SignalState
-from tierkeeper.tier import LiveResize, TierSpec
+from tierkeeper.tier import LiveResize, Mode, TierSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ def _stalled(facts: Facts) -> Verdict:
         return Verdict(True, trouble.reason, trouble.message)
     if view is None or spec is None:
         return _FINE
-    if view.stuck and view.rolling_out:
+    short = view.census.ready < spec.scaling.replicas.min or view.rolling_out
+    if view.stuck and short:
         worst = view.census.worst
         return Verdict(True, Why.ROLLOUT_STUCK, f"{view.stuck}. {worst.message}" if worst else view.stuck)
-    short = view.census.ready < spec.scaling.replicas.min or view.rolling_out
     if short and view.refused:
         return Verdict(True, Why.API_REFUSED, view.refused)
     for pod in view.census.of(PodPhase.FAILING):
@@ -97,8 +97,10 @@ def _ready(facts: Facts) -> Verdict:
     worst = view.census.worst
     if view.rolling_out:
         return Verdict(False, Why.ROLLING_OUT, f"{have}; some pods still run the previous template.")
-    if trouble is not None and not view.exists:
+    if trouble is not None and (trouble.outdated or not view.exists):
         return Verdict(False, trouble.reason, trouble.message)
+    if spec.scaling.mode is Mode.PAUSED and not view.exists:
+        return Verdict(False, Why.PAUSED, "There is no pool, and spec.scaling.mode is Paused: set another mode.")
     if view.census.ready >= max(1, spec.scaling.replicas.min):
         if view.census.ready >= wanted:
             return Verdict(True, Why.POOL_READY, f"{have}.")
@@ -116,7 +118,7 @@ def _ready(facts: Facts) -> Verdict:
 def _reconciling(facts: Facts, ready: Verdict) -> Verdict:
     if facts.trouble is not None:
         return Verdict(True, facts.trouble.reason, facts.trouble.message)
-    if ready.status:
+    if ready.status or ready.reason is Why.PAUSED:
         return _FINE
     return Verdict(True, ready.reason, ready.message)
 
