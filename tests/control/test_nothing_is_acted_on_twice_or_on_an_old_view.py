@@ -158,3 +158,14 @@ async def test_a_deleted_tier_leaves_no_series_behind():
     stage.kube.delete(Kind.SERVICE_TIER, "llm", "gold")
     await stage.reconciler.reconcile(GOLD)
     assert series() == []
+
+
+async def test_a_watch_that_hangs_does_not_keep_the_loop_at_an_old_spec():
+    stage = await running_stage(waiting=40.0, running=16.0, slow=0.5)
+    tell = stage.kube.on_change
+    stage.kube.on_change = lambda kind, *rest: None if kind is Kind.SERVICE_TIER else tell(kind, *rest)
+    stage.kube.put(tier(scaling={"scaleDownStabilizationSeconds": 600}))
+    await stage.reconciler.reconcile(GOLD)
+    await ticks(stage, 4)
+    assert stage.records.find(GOLD).spec.generation == 2
+    assert stage.cap == 24

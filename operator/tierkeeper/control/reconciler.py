@@ -121,6 +121,7 @@ class Reconciler:
             self._records.forget(key)
             self._metrics.forget(key)
             return None  # its children carry an owner reference: the garbage collector sees to them
+        self._store.catch_up(Kind.SERVICE_TIER, obj)
         run = _Pass(obj, self._records.of(key, obj["metadata"]["uid"]))
         try:
             run.spec = run.record.spec = to_tier(obj)

@@ -76,6 +76,12 @@ class Store:
         self._touch(ref)
         return self._discard(ref)
 
+    def catch_up(self, kind: Kind, obj: Object) -> None:
+        """Take over a newer spec of a known object, read elsewhere: a watch that hangs must not hold the loop back."""
+        known = self._objects.get(_ref(kind, obj))
+        if known is not None and _generation(known) < _generation(obj):
+            self.put(kind, project(kind, obj))
+
     def moment(self) -> int:
         """Marks the start of a list, for ``replace``."""
         return self._moment
@@ -129,6 +135,10 @@ class Store:
             if not members:
                 del self._members[key]
         return key
+
+
+def _generation(obj: Object) -> int:
+    return int(obj["metadata"].get("generation") or 0)
 
 
 def _ref(kind: Kind, obj: Object) -> _Ref:
