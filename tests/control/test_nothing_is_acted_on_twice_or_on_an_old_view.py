@@ -169,3 +169,12 @@ async def test_a_watch_that_hangs_does_not_keep_the_loop_at_an_old_spec():
     await ticks(stage, 4)
     assert stage.records.find(GOLD).spec.generation == 2
     assert stage.cap == 24
+
+
+async def test_in_mode_recommend_a_moved_start_moves_the_limits_and_no_replica():
+    stage = await running_stage(tier(scaling={"mode": "Recommend"}))
+    moved = moved_start(20)
+    moved["spec"]["scaling"] |= {"mode": "Recommend", "replicas": {"min": 3, "max": 4}}
+    stage.kube.put(moved)
+    await stage.reconciler.reconcile(GOLD)
+    assert (stage.cap, stage.replicas) == (20, 2)

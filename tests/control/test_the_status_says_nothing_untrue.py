@@ -67,3 +67,11 @@ async def test_a_first_start_that_made_no_progress_within_its_deadline_is_stalle
     await stage.reconciler.reconcile(GOLD)
     assert stage.stands("Stalled") == "True RolloutStuck"
     assert stage.stands("Reconciling") == "False AsExpected"
+
+
+async def test_a_paused_pool_is_not_shown_on_its_way_to_new_bounds():
+    stage = await settled()
+    stage.kube.put(tier(scaling={"mode": "Paused", "replicas": {"min": 3, "max": 4}}))
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.status()["replicas"] == {"current": 2, "ready": 2, "desired": 2}
+    assert stage.status()["replicasSummary"] == "2/2"

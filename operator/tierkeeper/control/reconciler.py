@@ -332,13 +332,17 @@ def desired_levers(spec: TierSpec, record: TierRecord, view: PoolView) -> Levers
     mode, start = spec.scaling.mode, starting_levers(spec)
     if mode is Mode.FIXED or not view.exists:
         return start
+    if mode is Mode.PAUSED:
+        return view.levers
+    replicas = spec.scaling.replicas.clamp(view.levers.replicas)
+    if mode is Mode.RECOMMEND:
+        replicas = start.replicas if view.unscaled else view.levers.replicas
     if view.start_moved:
-        return dataclasses.replace(start, replicas=spec.scaling.replicas.clamp(view.levers.replicas))
+        return dataclasses.replace(start, replicas=replicas)
     if mode is Mode.AUTO and record.decision is not None:
         return within_bounds(spec, record.decision.levers)
-    if mode is Mode.RECOMMEND:
-        return dataclasses.replace(view.levers, replicas=start.replicas) if view.unscaled else view.levers
-    return within_bounds(spec, view.levers)
+    limits = view.levers if mode is Mode.RECOMMEND else within_bounds(spec, view.levers)
+    return dataclasses.replace(limits, replicas=replicas)
 
 
 def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:
