@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 #: send, stabilization to minutes that a person will watch.
 SIZES: dict[str, dict[str, Any]] = {
     "platinum": {"replicas": {"min": 2, "max": 3}, "maxNumSeqs": {"min": 4, "max": 16}, "start": 8},
-    "gold": {"replicas": {"min": 1, "max": 4}, "maxNumSeqs": {"min": 8, "max": 48}, "start": 16},
+    "gold": {"replicas": {"min": 1, "max": 4}, "maxNumSeqs": {"min": 8, "max": 24}, "start": 16},
     "standard": {"replicas": {"min": 1, "max": 2}, "maxNumSeqs": {"min": 16, "max": 96}, "start": 48},
     "batch": {"replicas": {"min": 1, "max": 1}, "maxNumSeqs": {"min": 16, "max": 128}, "start": 128},
 }
@@ -47,7 +47,7 @@ def demo_form(tier: dict[str, Any]) -> dict[str, Any]:
         "scaleDownStabilizationSeconds": STABILIZATION_SECONDS,
     }
     model = {"id": spec["model"]["id"], "servedName": tier["metadata"]["name"]}
-    resources = {"gpusPerReplica": 1, "cpu": "50m", "memory": "256Mi", "sharedMemory": "64Mi"}
+    resources = {"gpusPerReplica": 1, "cpu": "100m", "memory": "256Mi", "sharedMemory": "64Mi"}
     rollout = {**spec.get("rollout", {}), "drainSeconds": 60}
     return {
         **tier,

@@ -164,3 +164,19 @@ def test_a_pod_obeys_when_it_applies_the_limits_or_is_idle_and_has_seen_them(say
 
 def test_a_token_budget_that_nobody_set_is_not_asked_for():
     assert obeys(AppliedLimits(24, None, 24, 8192), Limits(24))
+
+
+async def test_resizes_are_counted_over_the_life_of_the_tier_and_not_of_the_operator():
+    stage = await running_stage()
+    for seqs in (24, 32):
+        stage.probe.default = agreeing(seqs)
+        decide(stage, seqs=seqs)
+        await stage.settle()
+    assert stage.status()["liveResize"]["count"] == 2
+    stage.start_operator()
+    await stage.settle()
+    assert stage.status()["liveResize"]["count"] == 2
+    stage.probe.default = agreeing(40)
+    decide(stage, seqs=40)
+    await stage.settle()
+    assert stage.status()["liveResize"]["count"] == 3

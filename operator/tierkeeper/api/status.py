@@ -57,7 +57,9 @@ class LiveResizeStatus(ApiModel):
     message: Text = ""
     """For people: what is so, and what to change."""
     last_apply_milliseconds: Milliseconds | None = None
-    """From the last decision until every Ready pod showed it."""
+    """From the last write of the limits until every Ready pod showed them."""
+    count: Count = 0
+    """Live resizes that every Ready pod has shown."""
 
 
 class ErrorRatio(ApiModel):

@@ -42,6 +42,8 @@ class Facts:
     assessment: Assessment | None = None
     resize: Resize | None = None
     resized: Resized | None = None
+    resizes: int = 0
+    """Live resizes seen through over the tier's life."""
     shown: Limits | None = None
     """The limits that every Ready pod has shown; None while they differ or do not say."""
     trouble: Trouble | None = None

@@ -257,6 +257,8 @@ class Reconciler:
         record, meta = run.record, run.obj["metadata"]
         old = read_status(run.obj)
         now = self._clock.monotonic()
+        if record.resizes_before is None:
+            record.resizes_before = old.live_resize.count if old.live_resize else 0
         new = build_status(self._facts(run, now), old=old, now_iso=rfc3339(self._clock.wall()))
         self._show(run)
         if needs_write(old, new, now=now, written_at=record.status_at, interval_seconds=self._status_interval):
@@ -300,6 +302,7 @@ class Reconciler:
             assessment=record.assessment,
             resize=record.resize,
             resized=record.resized,
+            resizes=(record.resizes_before or 0) + record.resizes,
             shown=_shown_by_all(record, run.view),
             trouble=run.trouble,
         )

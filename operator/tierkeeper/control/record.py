@@ -84,6 +84,10 @@ class TierRecord:
     """The limits that each Ready pod has shown to obey, by pod name."""
     resize: Resize | None = None
     resized: Resized | None = None
+    resizes: int = 0
+    """Resizes that this process has seen through."""
+    resizes_before: int | None = None
+    """What status counted when this process first wrote it; None until then."""
     guard: WriteGuard = field(default_factory=WriteGuard)
     replicas_set: int | None = None
     """Replicas as this process last left them: found otherwise, somebody else has changed them."""

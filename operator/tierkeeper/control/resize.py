@@ -86,6 +86,7 @@ class LiveLimits:
         resize, record.resize = record.resize, None
         if resize is not None and resize.before is not None and pods > 0:  # without a pod nothing was shown
             seconds = self.clock.monotonic() - resize.started_at
+            record.resizes += 1
             record.resized = Resized(before=resize.before, after=wanted, pods=pods, seconds=seconds)
 
 

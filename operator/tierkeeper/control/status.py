@@ -121,6 +121,7 @@ def _pool_part(facts: Facts, old: ServiceTierStatus) -> dict[str, Any]:
             reason="Supported" if support.supported else reason.value,
             message=support.message,
             last_apply_milliseconds=round(1000 * resized.seconds) if resized else before,
+            count=facts.resizes,
         ),
         "replicas_summary": _arrow(view.census.ready, current.replicas, desired.replicas),
         "seqs": str(current.max_num_seqs)
