@@ -1,6 +1,6 @@
 """What a tier's status claims is so at that moment, and no more than was seen."""
 
-from tests.control.stage import GOLD, POOL, Stage, tier
+from tests.control.stage import GOLD, POOL, Stage, agreeing, tier
 from tests.control.test_live_resize_is_done_when_pods_say_so import decide
 from tierkeeper.ports import ApiError, Kind
 
@@ -75,3 +75,20 @@ async def test_a_paused_pool_is_not_shown_on_its_way_to_new_bounds():
     await stage.reconciler.reconcile(GOLD)
     assert stage.status()["replicas"] == {"current": 2, "ready": 2, "desired": 2}
     assert stage.status()["replicasSummary"] == "2/2"
+
+
+async def test_a_token_budget_that_was_taken_back_leaves_nothing_to_write_again_and_again():
+    stage = Stage()
+    obj = tier()
+    obj["spec"]["scaling"]["maxNumBatchedTokens"] = {"min": 512, "max": 2048}
+    stage.kube.put(obj)
+    stage.probe.default = agreeing(16, 2048)
+    await stage.settle()
+    assert stage.status()["maxNumBatchedTokens"]["applied"] == 2048
+    stage.kube.put(tier())
+    await stage.settle()
+    writes = len(stage.kube.writes)
+    for _ in range(5):
+        stage.clock.advance(120)
+        await stage.reconciler.reconcile(GOLD)
+    assert len(stage.kube.writes) == writes

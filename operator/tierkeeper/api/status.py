@@ -171,7 +171,9 @@ class ServiceTierStatus(ApiModel):
 
 def read_status(tier: Mapping[str, Any]) -> ServiceTierStatus:
     """The status of a live object. One that cannot be read (edited by hand, or of a later release) is as none."""
+    said = tier.get("status") or {}
     try:
-        return ServiceTierStatus.model_validate(tier.get("status") or {})
+        # A part whose every field was let go of may be left behind empty: it says nothing.
+        return ServiceTierStatus.model_validate({name: part for name, part in said.items() if part != {}})
     except ValidationError:
         return ServiceTierStatus()
