@@ -92,3 +92,11 @@ async def test_a_token_budget_that_was_taken_back_leaves_nothing_to_write_again_
         stage.clock.advance(120)
         await stage.reconciler.reconcile(GOLD)
     assert len(stage.kube.writes) == writes
+
+
+async def test_a_pool_below_a_minimum_that_nobody_acts_on_says_so_and_what_to_do():
+    stage = await settled(scaling={"mode": "Recommend"})
+    stage.kube.put(tier(scaling={"mode": "Recommend", "replicas": {"min": 3, "max": 4}}))
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.stands("Ready") == "False PoolDegraded"
+    assert "spec.scaling.replicas.min is 3 and the mode is Recommend" in stage.condition("Ready")["message"]

@@ -112,6 +112,11 @@ def _ready(facts: Facts) -> Verdict:
         return Verdict(False, why, f"{have}. {view.quota or view.refused}")
     if view.census.starting or view.missing:
         return Verdict(False, Why.POOL_STARTING, f"{have}; {view.census.starting + view.missing} on the way.")
+    if view.census.ready >= max(1, wanted):
+        least, mode = spec.scaling.replicas.min, spec.scaling.mode
+        remedy = "scale the pool, or let mode Auto do it"
+        said = f"{have}, but spec.scaling.replicas.min is {least} and the mode is {mode}: {remedy}."
+        return Verdict(False, Why.POOL_DEGRADED, said)
     return Verdict(False, Why.NO_READY_REPLICAS, f"{have}.")
 
 
