@@ -107,7 +107,13 @@ STATUS: dict[str, Any] = {
     "replicas": {"current": 2, "ready": 2, "desired": 3},
     "maxNumSeqs": {"current": 64, "desired": 48, "applied": 64},
     "maxNumBatchedTokens": {"current": 2048, "desired": 2048, "applied": 2048},
-    "liveResize": {"supported": True, "reason": "Supported", "message": "", "lastApplyMilliseconds": 640},
+    "liveResize": {
+        "supported": True,
+        "reason": "Supported",
+        "message": "",
+        "lastApplyMilliseconds": 640,
+        "count": 3,
+    },
     "slos": [
         {
             "sli": "TTFT",
