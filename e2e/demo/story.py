@@ -38,15 +38,15 @@ class Act:
 
 
 ACTS = (
-    Act("steady", 30, {"platinum": 0.8, "gold": 1.0, "standard": 0.8}),
-    Act("burst on Standard", 40, {"platinum": 0.8, "gold": 1.0, "standard": 3.2}),
-    Act("step on Gold", 130, {"platinum": 0.8, "gold": 3.2, "standard": 0.8}),
-    Act("quiet", 95, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
+    Act("steady", 20, {"platinum": 0.8, "gold": 1.0, "standard": 0.8}),
+    Act("burst on Standard", 35, {"platinum": 0.8, "gold": 1.0, "standard": 3.2}),
+    Act("step on Gold", 145, {"platinum": 0.8, "gold": 3.4, "standard": 0.8}),
+    Act("quiet", 90, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
 )
 
 #: Seconds after the step on Gold within which the pool may miss its promise: evidence (20 s), a live resize and its
-#: settling (15 s), a replica that starts (15 s), and the backlog that had built up until then.
-GOLD_RECOVERY_SECONDS = 85
+#: settling (15 s), a replica that starts (15 s), and the backlog that had built up until then (40 s).
+GOLD_RECOVERY_SECONDS = 100
 
 
 def total_seconds() -> int:

@@ -115,7 +115,7 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     pressed = memory.queue_since is not None and now - memory.queue_since >= QUEUE_PERSISTS_SECONDS
     ttft = assessment.ttft if hot(assessment.ttft, unchanged_seconds=unchanged) else None
     if pressed or ttft is not None:
-        return _ttft(ttft, assessment, pods=pods, pressed=pressed)
+        return _ttft(ttft, assessment, pods=pods, queued=memory.queue_since is not None)
     return Finding(Diagnosis.HEALTHY, "no objective burns and no queue stands")
 
 
@@ -138,11 +138,15 @@ def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int) -> Finding:
     return Finding(Diagnosis.TPOT_BATCH, f"{cause}, {running}", from_windows=True)
 
 
-def _ttft(ttft: SloAssessment | None, assessment: Assessment, *, pods: int, pressed: bool) -> Finding:
-    """Queue-bound or prefill-bound: by who waits now, then by where TTFT is spent. ``ttft`` is None unless it burns."""
+def _ttft(ttft: SloAssessment | None, assessment: Assessment, *, pods: int, queued: bool) -> Finding:
+    """Queue-bound or prefill-bound: by a queue that is too long now, then by where TTFT was spent.
+
+    ``ttft`` is None unless it burns. A request or two that wait for the next step are no queue: at 50 ms a step and 3
+    requests/s one look in seven sees them.
+    """
     traffic = assessment.traffic
     burns = [_burn(ttft)] if ttft is not None else []
-    if pressed or traffic.waiting > 0:
+    if queued:
         parts = [*burns, f"{count(traffic.waiting, 'request')} wait{'s' if traffic.waiting == 1 else ''}"]
         return Finding(Diagnosis.QUEUE_BOUND, ", ".join([*parts, *_wait(traffic)]))
     if (share := _queue_share(traffic)) >= QUEUE_SHARE:
