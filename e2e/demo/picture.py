@@ -11,6 +11,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
 from e2e.demo.story import ACTS, PROMISES, starts
 from e2e.demo.timeline import Timeline
@@ -54,6 +55,8 @@ def _latency(ax: Axes, at: list[float], values: list[float | None], *, target: i
         ax.axhline(target, color=ALARM, linestyle="--", linewidth=1, label=f"target {target} ms")
         ax.legend(loc="upper left", fontsize=8, frameon=False)
     ax.set_yscale("log")
+    for axis in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+        axis(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "125" else ""))
     ax.set_ylabel(label)
     ax.grid(visible=True, which="major", color="#eaeef2")
 
@@ -82,6 +85,6 @@ def _acts(ax: Axes, *, names: bool) -> None:
         ax.axvline(starts()[act.name], color=QUIET, linewidth=0.8, linestyle=":")
     if names:
         for act in ACTS:
-            ax.text(
-                starts()[act.name] + 1, 1.005, act.name, transform=ax.get_xaxis_transform(), fontsize=7, color=QUIET
-            )
+            at = starts()[act.name] + 2
+            where = ax.get_xaxis_transform()
+            ax.text(at, 0.03, act.name, transform=where, rotation=90, va="bottom", fontsize=7, color=QUIET)
