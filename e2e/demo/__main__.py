@@ -44,6 +44,7 @@ def prepare(cluster: Cluster) -> None:
     cluster.up()
     say("images: the operator, the vLLM-shaped engine")
     load(cluster, ["engine"])
+    _forget_earlier_run(cluster)
     say("Prometheus, and the operator by Helm")
     install_prometheus(cluster)
     install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
@@ -58,6 +59,15 @@ def prepare(cluster: Cluster) -> None:
         "wait", "-n", NAMESPACE, "servicetier", "--all", "--for=condition=Ready", "--timeout=180s", timeout=200
     )
     print(cluster.kubectl("get", "servicetiers", "-n", NAMESPACE))
+
+
+def _forget_earlier_run(cluster: Cluster) -> None:
+    """Tiers of an earlier run, and what Prometheus remembers of tiers of that name, would be part of this one's story."""
+    if not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
+        return
+    say("removing an earlier run's tiers and samples")
+    cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", timeout=130)
+    cluster.kubectl("delete", "pod", "-n", "monitoring", "--all", "--ignore-not-found", timeout=130)
 
 
 def load_plan(cluster: Cluster) -> LoadPlan:

@@ -82,7 +82,9 @@ def all_ready(tiers: Iterable[dict[str, Any]]) -> bool:
 
 
 def live_resizes(timeline: Timeline, tier: str) -> tuple[int, float | None]:
-    """How many live resizes the operator confirmed on every pod, and the slowest of those seen, in seconds."""
+    """How many live resizes the operator confirmed on every pod since the first sample; the slowest in seconds."""
     samples = timeline.of(tier)
-    seen = [s.last_apply_seconds for s in samples if s.last_apply_seconds is not None]
-    return max((s.resizes for s in samples), default=0), max(seen, default=None)
+    before = samples[0].resizes if samples else 0
+    since = [s for s in samples if s.resizes > before]
+    slowest = max((s.last_apply_seconds for s in since if s.last_apply_seconds is not None), default=None)
+    return max((s.resizes for s in since), default=before) - before, slowest

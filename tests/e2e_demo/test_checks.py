@@ -64,6 +64,8 @@ def test_the_slowest_live_resize_seen_is_the_one_that_counts():
     seen = timeline(tier(), tier(cap=24, resizes=1, apply_ms=4200), tier(cap=32, resizes=2, apply_ms=900))
     assert checks.live_resizes(seen, "gold") == (2, 4.2)
     assert checks.live_resizes(timeline(tier()), "gold") == (0, None)
+    earlier = timeline(tier(resizes=3, apply_ms=9000), tier(resizes=3, apply_ms=9000), tier(resizes=4, apply_ms=700))
+    assert checks.live_resizes(earlier, "gold") == (1, 0.7)
     assert not checks.at_most("max_apply_seconds", None, 5).ok
 
 
