@@ -62,7 +62,7 @@ def prepare(cluster: Cluster) -> None:
 
 
 def _forget_earlier_run(cluster: Cluster) -> None:
-    """Tiers of an earlier run, and what Prometheus remembers of tiers of that name, would be part of this one's story."""
+    """An earlier run's tiers, and what Prometheus remembers of tiers of that name, would be part of this story."""
     if not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
         return
     say("removing an earlier run's tiers and samples")
