@@ -207,6 +207,8 @@ def install_operator(cluster: Cluster, *, helm: int = 4, values: Mapping[str, An
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "prometheus": {"url": PROMETHEUS_URL, "scrapeIntervalSeconds": 5, "timeoutSeconds": 2},
         "tickSeconds": 5,
+        # Real vLLM on two cores must not starve the operator: pods share the CPU by their requests.
+        "resources": {"requests": {"cpu": "300m"}},
         "log": {"format": "text"},
         "podAnnotations": {_REVISION: image.parent.name},
     }

@@ -39,6 +39,8 @@ class Judge:
     """What the API server says of a ServiceTier."""
 
     api: client.CustomObjectsApi
+    created: dict[str, Any]
+    """The API server's answer to the stored tier's creation, before any operator could see it."""
 
     def try_tier(self, tier: dict[str, Any]) -> str | None:
         """Create it as a dry run: the refusal's message, or None where it is accepted."""
@@ -75,8 +77,10 @@ def judge(cluster: Cluster) -> Iterator[Judge]:
     """A namespace with one stored tier, gone at the end."""
     kubectl = cluster.kubectl
     kubectl("create", "namespace", NAMESPACE)
-    kubectl("create", "-f", "-", input=json.dumps(TIER | {"metadata": {"name": "gold", "namespace": NAMESPACE}}))
-    yield Judge(client.CustomObjectsApi(config.new_client_from_config(str(cluster.kubeconfig))))
+    paused = TIER["spec"] | {"scaling": TIER["spec"]["scaling"] | {"mode": "Paused"}}  # should an operator be there
+    tier = TIER | {"metadata": {"name": "gold", "namespace": NAMESPACE}, "spec": paused}
+    created = json.loads(kubectl("create", "-o", "json", "-f", "-", input=json.dumps(tier)))
+    yield Judge(client.CustomObjectsApi(config.new_client_from_config(str(cluster.kubeconfig))), created)
     kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
@@ -116,7 +120,7 @@ def test_a_misspelt_field_is_refused(judge: Judge) -> None:
 
 
 def test_an_unseen_tier_is_not_taken_for_ready(judge: Judge) -> None:
-    assert judge.stored()["status"] == {"observedGeneration": -1}
+    assert judge.created["status"] == {"observedGeneration": -1}
 
 
 def test_the_smallest_tier_gets_its_stable_defaults(cluster: Cluster, judge: Judge) -> None:
