@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
 PORT = 8000
 
-#: The recording's lengths, capped so that an answer fits into an act: its P90 is 422 output and 2,600 prompt tokens.
+#: The recording's lengths, capped so that an answer fits into an act: its P90 is 430 output and 2,425 prompt tokens.
 MAX_OUTPUT_TOKENS, MAX_PROMPT_TOKENS = 192, 2048
 
 
