@@ -22,7 +22,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 
 lock: ## Pin and hash every dependency anew (requirements.txt, requirements-dev.txt)
 	.venv/bin/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.txt
-	.venv/bin/uv pip compile -q pyproject.toml --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
+	.venv/bin/uv pip compile -q pyproject.toml --extra sim --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
 
 generate: $(STAMP) ## Write the generated files: the CRD, its copy in the chart, the API reference
 	$(PY) -m tierkeeper crd > crds/servicetiers.yaml
