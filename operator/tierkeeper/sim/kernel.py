@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tierkeeper.sim.model import Floats, Status
@@ -35,7 +36,7 @@ from tierkeeper.sim.state import (
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
-_FINISHED, _REJECTED, _CUT = int(Status.FINISHED), int(Status.REJECTED), int(Status.CUT)
+_FINISHED, _REJECTED = int(Status.FINISHED), int(Status.REJECTED)
 _MOCKER_DECODE_SECONDS = 0.001
 """NVIDIA Dynamo's mocker 1.2.1: decoding takes at least this long."""
 
@@ -45,13 +46,21 @@ def _compiled(function: _Function) -> _Function:
     return cast(_Function, njit(cache=True, error_model="numpy")(function))
 
 
+def _within(function: _Function) -> _Function:
+    """Compiled as part of its callers, which spares it an entry of its own."""
+    return cast(_Function, register_jitable(function))
+
+
 @_compiled
 def run(state: State, until: float) -> None:
     """Take in all arrivals and end all runs up to ``until``, inclusive; infinity: until nothing is left to do.
 
+    Requests held at the front door go first, at ``until``: call it once with the present time when a pod gets Ready.
     Runs that end at the instant of an arrival end after it: the step that starts then sees the request.
     """
     pool, seats = state.pool[0], state.seats
+    if pool.held > 0 and _serving(seats) > 0:
+        _release(state, until)
     while pool.next_arrival < len(state.book):
         request = pool.next_arrival
         now = state.book[request].arrival
@@ -68,37 +77,10 @@ def run(state: State, until: float) -> None:
 
 
 @_compiled
-def release(state: State, now: float) -> None:
-    """Send the requests held at the front door to the replicas, in order of arrival."""
-    pool = state.pool[0]
-    request = pool.held_head
-    pool.held_head = pool.held_tail = NOBODY
-    pool.held = 0
-    while request != NOBODY:
-        behind = state.book[request].next
-        state.book[request].next = NOBODY
-        _route(state, request, now)
-        request = behind
-
-
-@_compiled
-def shorten_all(state: State, now: float) -> None:
+def shorten(state: State, now: float) -> None:
     """Let every run end with the step under way at ``now``, so that new limits count from the next one."""
     for seat in range(len(state.seats)):
         _shorten(state.seats[seat], now)
-
-
-@_compiled
-def cut(state: State, seat: int) -> None:
-    """End all requests of a replica that goes away."""
-    here = state.seats[seat]
-    for slot in range(here.decoding):
-        state.book[state.slots[seat, slot].decoder].status = _CUT
-    for slot in range(here.prefilling):
-        state.book[state.slots[seat, slot].prefill].status = _CUT
-    while here.head != NOBODY:
-        state.book[here.head].status = _CUT
-        here.head = state.book[here.head].next
 
 
 @_compiled
@@ -112,7 +94,21 @@ def peek(state: State, now: float, shown: Records, histograms: NDArray[np.int64]
             shown[seat].context += here.decoding * done
 
 
-@_compiled
+@_within
+def _release(state: State, now: float) -> None:
+    """Send the requests held at the front door to the replicas, in order of arrival."""
+    pool = state.pool[0]
+    request = pool.held_head
+    pool.held_head = pool.held_tail = NOBODY
+    pool.held = 0
+    while request != NOBODY:
+        behind = state.book[request].next
+        state.book[request].next = NOBODY
+        _route(state, request, now)
+        request = behind
+
+
+@_within
 def _route(state: State, request: int, now: float) -> None:
     """Give the request to a replica, hold it where none is Ready, or reject it."""
     pool, about = state.pool[0], state.book[request]
@@ -145,7 +141,7 @@ def _route(state: State, request: int, now: float) -> None:
         _shorten(here, now)
 
 
-@_compiled
+@_within
 def _choose(pool: Records, seats: Records) -> int:
     """A Ready replica for the next request, by the pool's routing; ties in turn. NOBODY: there is none."""
     if pool.routing == RANDOM:
@@ -168,12 +164,10 @@ def _choose(pool: Records, seats: Records) -> int:
     return best
 
 
-@_compiled
+@_within
 def _draw(pool: Records, seats: Records) -> int:
     """Any Ready replica, each as likely. Knuth's MMIX generator; its high bits are the good ones."""
-    serving = 0
-    for seat in range(len(seats)):
-        serving += seats[seat].state == SERVING
+    serving = _serving(seats)
     if serving == 0:
         return NOBODY
     pool.random = pool.random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -186,7 +180,15 @@ def _draw(pool: Records, seats: Records) -> int:
     return NOBODY
 
 
-@_compiled
+@_within
+def _serving(seats: Records) -> int:
+    serving = 0
+    for seat in range(len(seats)):
+        serving += seats[seat].state == SERVING
+    return serving
+
+
+@_within
 def _turn(state: State, seat: int) -> None:
     """End the seat's run and plan the next."""
     here = state.seats[seat]
@@ -195,7 +197,7 @@ def _turn(state: State, seat: int) -> None:
     _plan(state, seat)
 
 
-@_compiled
+@_within
 def _complete(state: State, seat: int) -> None:
     """All that happens in the run's steps, and at the end of the last one."""
     here = state.seats[seat]
@@ -224,7 +226,7 @@ def _complete(state: State, seat: int) -> None:
         here.idle_at = here.end
 
 
-@_compiled
+@_within
 def _finish_decoders(state: State, seat: int) -> None:
     """Let go of the sequences that have their last token, and find the next to end."""
     here, slot, soonest = state.seats[seat], 0, NEVER
@@ -241,7 +243,7 @@ def _finish_decoders(state: State, seat: int) -> None:
     here.next_finish = soonest
 
 
-@_compiled
+@_within
 def _remove_decoder(state: State, seat: int, slot: int) -> None:
     here = state.seats[seat]
     here.decoding -= 1
@@ -249,7 +251,7 @@ def _remove_decoder(state: State, seat: int, slot: int) -> None:
     freed.decoder, freed.finish = last.decoder, last.finish
 
 
-@_compiled
+@_within
 def _first_token(state: State, seat: int, request: int) -> None:
     """The prompt is computed: its first token, or the next one of a sequence that was preempted."""
     here, about, now = state.seats[seat], state.book[request], state.seats[seat].end
@@ -275,7 +277,7 @@ def _first_token(state: State, seat: int, request: int) -> None:
     here.decoding += 1
 
 
-@_compiled
+@_within
 def _finish(state: State, seat: int, request: int) -> None:
     here, about = state.seats[seat], state.book[request]
     about.status = _FINISHED
@@ -290,7 +292,7 @@ def _finish(state: State, seat: int, request: int) -> None:
     here.finished += 1
 
 
-@_compiled
+@_within
 def _plan(state: State, seat: int) -> None:
     """Schedule the step that starts where the last run ended, and as many more as will be like it."""
     pool, here = state.pool[0], state.seats[seat]
@@ -330,7 +332,7 @@ def _plan(state: State, seat: int) -> None:
     here.end = here.start + _run_seconds(here, here.steps)
 
 
-@_compiled
+@_within
 def _like_steps(pool: Records, here: Records, left: int) -> int:
     """How many steps will be like the planned one: none ends a prompt or a sequence, or fills the KV cache before it.
 
@@ -345,7 +347,7 @@ def _like_steps(pool: Records, here: Records, left: int) -> int:
     return steps
 
 
-@_compiled
+@_within
 def _admit(state: State, seat: int) -> bool:
     """Take the first of the queue into the running batch, if there is a slot and KV for its prompt."""
     pool, here = state.pool[0], state.seats[seat]
@@ -372,7 +374,7 @@ def _admit(state: State, seat: int) -> bool:
     return True
 
 
-@_compiled
+@_within
 def _preempt_newest(state: State, seat: int) -> None:
     """Put the sequence that was admitted last back to the front of the queue; its KV is free."""
     here, newest, order = state.seats[seat], NOBODY, -1
@@ -403,7 +405,7 @@ def _preempt_newest(state: State, seat: int) -> None:
     here.waiting += 1
 
 
-@_compiled
+@_within
 def _count_steps(here: Records, steps: int, histogram: NDArray[np.int64], edges: Floats) -> None:
     """Count the tokens and gaps of the run's first ``steps`` steps."""
     here.generation_tokens += here.batch * steps
@@ -426,7 +428,7 @@ def _count_steps(here: Records, steps: int, histogram: NDArray[np.int64], edges:
         bucket += 1
 
 
-@_compiled
+@_within
 def _bucket(edges: Floats, seconds: float) -> int:
     """Index of the first edge that is not below ``seconds``; the last edge is infinite."""
     bucket = 0
@@ -435,13 +437,13 @@ def _bucket(edges: Floats, seconds: float) -> int:
     return bucket
 
 
-@_compiled
+@_within
 def _run_seconds(here: Records, steps: int) -> float:
     """Seconds of the first ``steps`` steps of the run."""
     return steps * here.step + here.slope * (steps * (steps - 1) / 2)
 
 
-@_compiled
+@_within
 def _steps_before(here: Records, now: float) -> int:
     """How many steps of the run end before ``now``: the root of the square, corrected by what rounding moved it."""
     since = now - here.start
@@ -456,7 +458,7 @@ def _steps_before(here: Records, now: float) -> int:
     return steps
 
 
-@_compiled
+@_within
 def _shorten(here: Records, now: float) -> None:
     """Let the run end with the step under way at ``now``."""
     if here.steps > 1:

@@ -17,6 +17,7 @@ from tierkeeper.sim.state import (
     DRAINING,
     EMPTY,
     ITL,
+    NOBODY,
     SEAT,
     SERVING,
     TPOT,
@@ -121,7 +122,7 @@ class Pool:
                 return
 
     def set_replicas(self, replicas: int) -> None:
-        """Ask for so many pods. The first to leave: the newest pending, the newest starting, the Ready with least load."""
+        """Ask for so many pods. First to leave: the newest pending, the newest starting, the Ready with least load."""
         if replicas < 0:
             raise ValueError(f"replicas: {replicas} must be 0 or more")
         self._desired = replicas
@@ -148,7 +149,7 @@ class Pool:
         _check_limits(seqs, tokens)
         if (seqs, tokens) == (self.max_num_seqs, self.max_num_batched_tokens):
             return
-        kernel.shorten_all(self._state, self.now)
+        kernel.shorten(self._state, self.now)
         self._state = grown(self._state, seats=0, slots=seqs)
         self._state.pool["max_seqs"], self._state.pool["max_tokens"] = seqs, tokens
 
@@ -271,7 +272,7 @@ class Pool:
         here = self._state.seats[seat]
         here["state"], here["pod"], here["started_at"] = SERVING, pod.number, self.now
         pod.seat, pod.ready_at = seat, None
-        kernel.release(self._state, self.now)
+        kernel.run(self._state, self.now)
 
     def _let_go(self) -> None:
         """Remove draining pods that are done, and those out of time with all that they still have."""
@@ -282,13 +283,23 @@ class Pool:
             if self._load(pod.seat) == 0:
                 gone_at = max(pod.drain_from, float(self._state.seats[pod.seat]["idle_at"]))
             elif deadline <= self.now:
-                kernel.cut(self._state, pod.seat)
+                self._cut(pod.seat)
                 gone_at = deadline
             else:
                 continue
             clear_seats(self._state.seats[pod.seat : pod.seat + 1])
             self._remove(pod, gone_at)
             self._schedule(gone_at)
+
+    def _cut(self, seat: int) -> None:
+        """End all that a replica still has."""
+        book, here, slots = self._state.book, self._state.seats[seat], self._state.slots[seat]
+        book["status"][slots["decoder"][: here["decoding"]]] = Status.CUT
+        book["status"][slots["prefill"][: here["prefilling"]]] = Status.CUT
+        request = here["head"]
+        while request != NOBODY:
+            book[request]["status"] = Status.CUT
+            request = book[request]["next"]
 
     def _remove(self, pod: _Pod, gone_at: float) -> None:
         self._pods.remove(pod)
