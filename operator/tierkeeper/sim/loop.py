@@ -120,6 +120,8 @@ class _Member:
     assessment: Assessment | None = None
     gpu_seconds: float = 0.0
     """At the end of the scored traffic."""
+    in_system: int = 0
+    """Requests under way at the last look."""
 
     @property
     def engine_budget(self) -> int:
@@ -257,13 +259,16 @@ class _World:
                 levers=member.levers,
                 counts=member.pool.counts(),
                 gpu_seconds=member.pool.gpu_seconds,
+                in_system=member.in_system,
                 assessment=views[key].assessment,
             )
 
     def _view(self, key: TierKey, member: _Member, now: float, snapshot: Snapshot) -> TierView:
         """The tier as the operator would see it now; its assessment is remembered for the next tick."""
         spec = member.tier.spec
-        live = [page.name for page in member.pool.pages() if not page.draining]
+        pages = member.pool.pages()
+        live = [page.name for page in pages if not page.draining]
+        member.in_system = member.pool.held + sum(page.running + page.waiting for page in pages)
         member.ready_since = (now if member.ready_since is None else member.ready_since) if live else None
         member.assessment = assess(
             now=now,

@@ -34,6 +34,8 @@ class Series:
     draining: Floats
     gpu_seconds: Floats
     """Spent since the start."""
+    in_system: Floats
+    """Requests that had arrived and were not done, as they truly were at the tick."""
     known: Floats
     """1 where the metrics could be believed, else 0."""
     burning: Floats
@@ -104,6 +106,7 @@ class Recorder:
         levers: Levers,
         counts: PodCounts,
         gpu_seconds: float,
+        in_system: int,
         assessment: Assessment,
     ) -> None:
         """The figures of one tick, in the order of ``Series``."""
@@ -122,6 +125,7 @@ class Recorder:
             counts.unschedulable,
             counts.draining,
             gpu_seconds,
+            in_system,
             known,
             any(slo.burning for slo in slos.values()),
             traffic.running if known else np.nan,

@@ -190,9 +190,9 @@ class View:
         return dict(zip(pods, values[:, 0].tolist(), strict=True))
 
     def ages(self) -> dict[str, float]:
-        """Seconds since each pod's newest sample."""
+        """Seconds since each pod's newest sample, as Prometheus subtracts its floats."""
         pods, times, _ = self.scraper.store.instant(at_ms=self.at_ms, columns=slice(0, 1))
-        return dict(zip(pods, ((self.at_ms - times) / 1000.0).tolist(), strict=True))
+        return dict(zip(pods, (self.at_ms / 1000.0 - times / 1000.0).tolist(), strict=True))
 
     def lowest(self, name: str, seconds: int) -> dict[str, float]:
         """``min_over_time`` of a gauge by pod."""
