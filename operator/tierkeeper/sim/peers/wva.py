@@ -26,10 +26,13 @@ BEHAVIOR = Behavior(
 
 @dataclass(frozen=True, slots=True)
 class WvaSettings:
-    """The published defaults. The law takes targets for means; ``target_share`` is the one knob to tune it by."""
+    """The published defaults, and two knobs to tune it by."""
 
     target_share: float = 1.0
-    """Share of the tier's thresholds that is given as target."""
+    """Share of the tier's thresholds that is given as target: the law takes them for targets of means."""
+    parameters: Parameters | None = None
+    """Where its filter starts: an offline profile, as the releases of 2025 had it. None: it guesses from the first
+    observation, as if the load were light."""
     slo_multiplier: float = 3.0
     """Where the tier does not promise both: utilization 1 - 1/3, see ``inferred_targets``."""
     max_queue: int = 100
@@ -51,7 +54,12 @@ class WvaLaw:
 
     def __post_init__(self) -> None:
         self._scale = Scale(self.settings.behavior)
-        self._tuner = Tuner(max_queue=self.settings.max_queue)
+        self._tuner = Tuner(self.settings.parameters)
+
+    @property
+    def parameters(self) -> Parameters | None:
+        """What it has learned; None: nothing yet."""
+        return self._tuner.parameters
 
     def desired(self, *, now: float, figures: Figures) -> int:
         if self._ready is not None and figures.ready > self._ready:
