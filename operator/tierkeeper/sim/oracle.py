@@ -9,7 +9,7 @@ each number of replicas would make bad in each slot; ``oracle_pool`` measures th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -186,11 +186,11 @@ def verified(
 class Follow:
     """A policy that follows schedules, one a tier: to run an oracle where a policy runs."""
 
-    schedules: dict[TierKey, Schedule]
+    schedules: Mapping[TierKey, Schedule]
     startup_seconds: float
     name: str = "oracle"
 
-    def decide(self, *, now: float, views: dict[TierKey, TierView]) -> dict[TierKey, Levers]:
+    def decide(self, *, now: float, views: Mapping[TierKey, TierView]) -> Mapping[TierKey, Levers]:
         return {
             key: replace(
                 view.pool.current, replicas=self.schedules[key].wanted(now, startup_seconds=self.startup_seconds)

@@ -9,9 +9,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tierkeeper.sim.model import Outcome, PoolConfig, Requests, Status
+from tierkeeper.sim.model import Outcome, PoolConfig, Requests
 from tierkeeper.sim.oracle import Plant, Replay, Schedule, Verified, verified
 from tierkeeper.sim.pool import Pool
+from tierkeeper.sim.score import good_requests
 from tierkeeper.tier import Objective
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -44,16 +45,6 @@ class Stage:
         return self.config.startup.median_seconds * float(np.exp(self.config.startup.sigma))
 
 
-def missed(outcome: Outcome, objective: Objective) -> NDArray[np.bool_]:
-    """[N] which requests are bad: not finished, or slower than a threshold that the objective has."""
-    bad: NDArray[np.bool_] = outcome.status != Status.FINISHED
-    if objective.ttft_seconds is not None:
-        bad |= ~(outcome.ttft <= objective.ttft_seconds)
-    if objective.tpot_seconds is not None:
-        bad |= outcome.tpot > objective.tpot_seconds
-    return bad
-
-
 def bad_table(stage: Stage, plant: Plant, *, progress: Callable[[float], None] | None = None) -> Floats:
     """Bad requests by slot and number of replicas: float64[slots, numbers of replicas], never rising with replicas.
 
@@ -81,7 +72,8 @@ def play(stage: Stage, plant: Plant, schedule: Schedule) -> Replay:
     gpu_seconds = pool.gpu_seconds
     pool.advance(float("inf"))
     counted = stage.requests.arrival < stage.seconds
-    return Replay(bad=int(missed(pool.outcomes(), stage.objective)[counted].sum()), gpu_seconds=gpu_seconds)
+    bad = ~good_requests(pool.outcomes(), stage.objective)
+    return Replay(bad=int(bad[counted].sum()), gpu_seconds=gpu_seconds)
 
 
 def budget_aware(
@@ -109,7 +101,7 @@ def _measured_slot(stage: Stage, plant: Plant, slot: int, start: int) -> tuple[F
 
     def measure(index: int) -> float:
         outcome = _served(stage, window, plant.replicas[index])
-        return float(missed(outcome, stage.objective)[first:last].sum())
+        return float((~good_requests(outcome, stage.objective))[first:last].sum())
 
     row[start] = measure(start)
     top = start
