@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.sim.worlds import GOLD, sim_tier, tier_spec, traffic
+from tierkeeper.engine.latency import LLAMA_8B_2XA100
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.loop import simulate
 from tierkeeper.sim.model import Outcome, Requests, Status
@@ -45,6 +46,7 @@ def tier_run(
         ),
         series=series(1),
         decisions=decisions,
+        profile=LLAMA_8B_2XA100,
         startup_seconds=120.0,
         gpu_seconds=gpu_seconds,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.sim.model import Outcome, PodCounts, Requests
 from tierkeeper.slo.model import Assessment, Sli, SloAssessment
@@ -73,6 +74,7 @@ class TierRun:
     outcome: Outcome
     series: Series
     decisions: tuple[Entry, ...]
+    profile: Profile
     startup_seconds: float
     """Median time from a pod scheduled to Ready."""
     gpu_seconds: float

@@ -104,7 +104,7 @@ class Source:
     def snapshot(self, now: float) -> Snapshot:
         """What a look at this time of the run shows."""
         if any(now in span for span in self._faults.down):
-            return Snapshot({}, self._views(now), ("Unreachable", "http://prometheus:9090: connection refused"))
+            return Snapshot({}, self.views(now), ("Unreachable", "http://prometheus:9090: connection refused"))
         if any(now in span for span in self._faults.frozen):
             self._frozen = self._frozen or self._look(now)
             return self._frozen
@@ -113,7 +113,7 @@ class Source:
 
     def _look(self, now: float) -> Snapshot:
         """Ask what is due; what is not still holds, and is not sorted by tier anew."""
-        views = self._views(now)
+        views = self._current(now)
         due = [q for q in self._queries if now - self._asked.get(q.signal, -inf) >= q.every_seconds]
         self._asked.update((query.signal, now) for query in due)
         news = group({query.signal: self._ask(query, views) for query in due}, LABELS)
@@ -122,7 +122,12 @@ class Source:
         self._readings = {key: readings for key, readings in merged.items() if readings is not None}
         return Snapshot(self._readings, views)
 
-    def _views(self, now: float) -> dict[TierKey, View]:
+    def views(self, now: float) -> Mapping[TierKey, View]:
+        """The series by tier as they can be read at this time of the run."""
+        frozen = self._frozen is not None and any(now in span for span in self._faults.frozen)
+        return self._frozen.views if self._frozen is not None and frozen else self._current(now)
+
+    def _current(self, now: float) -> dict[TierKey, View]:
         return {key: scraper.at(now - self.scraping.late) for key, scraper in self.scrapers.items()}
 
     def _ask(self, query: Query, views: Mapping[TierKey, View]) -> list[Sample]:
