@@ -72,7 +72,7 @@ BOOK = np.dtype(
         ("next", np.int32),  # request behind this one in its queue
         ("generated", np.int32),  # tokens, when it was preempted last
         ("order", np.int32),  # of its last admission
-        ("preemptions", np.int16),
+        ("preemptions", np.int32),
         ("status", np.int8),
     ],
     align=True,
