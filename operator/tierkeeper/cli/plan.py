@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     failed = False
     for name in arguments.files:
         try:
-            tiers += _tiers(name)
+            tiers += tiers_of(name)
         except PlanError as error:
             print(error, file=sys.stderr)
             failed = True
@@ -49,8 +49,8 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tiers(file: str) -> list[TierSpec]:
-    """The tiers of one file. Raises PlanError, one line a problem."""
+def tiers_of(file: str) -> list[TierSpec]:
+    """The tiers of one file; - is standard input. Raises PlanError, one line a problem."""
     tiers: list[TierSpec] = []
     complaints: list[str] = []
     for document in _documents(file):

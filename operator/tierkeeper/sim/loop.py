@@ -34,6 +34,10 @@ SETTLE_SECONDS = 300.0
 """A run goes on for so long after the last arrival: 2,000 tokens at 100 ms take 200 s."""
 
 
+class ImpossibleRunError(ValueError):
+    """Tiers that cannot be run together, or not in the simulator; the text says which and what to change."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimTier:
     """One tier of a run: what it promises, the replicas it would get, and who asks of it."""
@@ -96,7 +100,8 @@ def simulate(
     """Run a policy over the tiers' traffic.
 
     ``seconds``: how much of the traffic is scored; None: all of it, in whole seconds. The run goes on for
-    ``SETTLE_SECONDS`` more. Raises ValueError for tiers of one name and for a tier that cannot be resized live.
+    ``SETTLE_SECONDS`` more. Raises ImpossibleRunError for tiers of one name, a tier that cannot be resized live, and
+    fewer GPUs than the start needs.
     """
     settings = settings or Settings()
     if seconds is None:
@@ -149,12 +154,19 @@ class _World:
     def __post_init__(self) -> None:
         keys = [tier.spec.key for tier in self.tiers]
         if len(set(keys)) < len(keys) or not keys:
-            raise ValueError(f"tiers {', '.join(map(str, keys)) or '(none)'}: give one or more, each with its own name")
+            raise ImpossibleRunError(
+                f"tiers {', '.join(map(str, keys)) or '(none)'}: give one or more, each with its own name"
+            )
         ticks = math.ceil((self.seconds + SETTLE_SECONDS) / self.settings.tick_seconds) + 1
         self._members = {
             tier.spec.key: _member(tier, seed=self.settings.seed + place, ticks=ticks)
             for place, tier in enumerate(self.tiers)
         }
+        asked = sum(m.levers.replicas * m.tier.config.gpus_per_replica for m in self._members.values())
+        if self.settings.gpus is not None and asked > self.settings.gpus:
+            raise ImpossibleRunError(
+                f"gpus: {self.settings.gpus} are fewer than the {asked} that the tiers start with; give more"
+            )
         self._by_priority = sorted(self._members.values(), key=lambda m: -m.tier.spec.priority)
         objectives = [tier.spec.objective for tier in self.tiers]
         self._source = Source(
@@ -303,7 +315,9 @@ def _member(tier: SimTier, *, seed: int, ticks: int) -> _Member:
     spec = tier.spec
     support = live_resize(spec)
     if not support.supported:
-        raise ValueError(f"{spec.key}: {support.message}; a run changes limits live: set spec.engine to one that can")
+        raise ImpossibleRunError(
+            f"{spec.key}: {support.message}; a run changes limits live: set spec.engine to one that can"
+        )
     levers = tier.start or starting_levers(spec)
     pool = Pool(
         tier.config,
