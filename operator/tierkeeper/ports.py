@@ -52,8 +52,11 @@ class KubeApi(Protocol):
     async def apply_status(self, obj: Object, *, field_manager: str) -> Object:
         """Server-side apply on the status subresource. Raises ApiError (404 where the object is gone)."""
 
-    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> None:
-        """Set a Deployment's replicas through its scale subresource. Raises ApiError."""
+    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> Object:
+        """Set a Deployment's replicas through its scale subresource.
+
+        Returns the Scale, whose resourceVersion is that of the Deployment. Raises ApiError.
+        """
 
     async def annotate_pod(self, *, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Merge annotations into a pod. A pod that is gone is not an error."""

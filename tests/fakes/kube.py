@@ -80,7 +80,9 @@ class FakeKube:
             if (Kind.DEPLOYMENT, namespace, name) not in self.objects:
                 raise not_found(Kind.DEPLOYMENT, name)
             meta = {"namespace": namespace, "name": name}
-            self._apply(Kind.DEPLOYMENT, {"metadata": meta, "spec": {"replicas": replicas}}, (field_manager, "scale"))
+            wanted = {"metadata": meta, "spec": {"replicas": replicas}}
+            live = self._apply(Kind.DEPLOYMENT, wanted, (field_manager, "scale"))
+            return wanted | {"metadata": meta | {"resourceVersion": live["metadata"]["resourceVersion"]}}
 
     async def annotate_pod(self, *, namespace, name, annotations):
         with self._call(Call("annotate_pod", Kind.POD, namespace, name)):

@@ -95,14 +95,14 @@ class KubernetesApi:
     async def apply_status(self, obj: Object, *, field_manager: str) -> Object:
         return await self._apply(obj, field_manager=field_manager, subresource="status")
 
-    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> None:
+    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> Object:
         body = {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": replicas},
         }
-        await self._patch(_path(Kind.DEPLOYMENT, namespace, name, "scale"), body, field_manager=field_manager)
+        return await self._patch(_path(Kind.DEPLOYMENT, namespace, name, "scale"), body, field_manager=field_manager)
 
     async def annotate_pod(self, *, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         body = {"metadata": {"annotations": dict(annotations)}}

@@ -105,7 +105,7 @@ class Children:
 
     async def scale(self, spec: TierSpec, *, replicas: int) -> None:
         """Set the replicas, as their own field manager. Raises ApiError."""
-        await self.api.scale(
+        scale = await self.api.scale(
             namespace=spec.key.namespace, name=spec.pool_name, replicas=replicas, field_manager=SCALE_MANAGER
         )
         self.metrics.writes.labels("scale", Kind.DEPLOYMENT.value).inc()
@@ -113,6 +113,7 @@ class Children:
         if known is not None:  # the watch will say so too; until then a decision must not see the old number
             changed = copy.deepcopy(known)
             changed["spec"]["replicas"] = replicas
+            changed["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion")
             self.store.put(Kind.DEPLOYMENT, changed)
 
 
