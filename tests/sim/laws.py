@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tierkeeper.sim.peers.base import Law
-from tierkeeper.sim.peers.figures import Minute, PodLoad, StepReport
+from tierkeeper.sim.peers.figures import Means, PodLoad, StepReport
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Seen:
     ttft_seconds: float | None = None
     """What any quantile of TTFT reads."""
     tpot_seconds: float | None = None
-    last_minute: Minute = field(default_factory=Minute)
+    last_minute: Means = field(default_factory=Means)
     reports: Mapping[str, StepReport] = field(default_factory=dict)
 
     def pods(self) -> Mapping[str, PodLoad]:
@@ -41,7 +41,7 @@ class Seen:
     def tpot(self, q: float, window_seconds: int) -> float | None:  # noqa: ARG002
         return self.tpot_seconds
 
-    def minute(self) -> Minute:
+    def means(self, window_seconds: int) -> Means:  # noqa: ARG002
         return self.last_minute
 
     def steps(self) -> Mapping[str, StepReport]:

@@ -11,7 +11,7 @@ from tests.scaling.story import tier
 from tests.sim.laws import Seen, Story
 from tierkeeper.engine.latency import LLAMA_8B_2XA100
 from tierkeeper.sim.peers.dynamo import LOAD_SECONDS, DynamoLaw, DynamoSettings
-from tierkeeper.sim.peers.figures import Minute, StepReport
+from tierkeeper.sim.peers.figures import Means, StepReport
 
 INSTALLED = importlib.util.find_spec("dynamo") is not None
 needs_dynamo = pytest.mark.skipif(not INSTALLED, reason="ai-dynamo is not installed (1.2 GB, never a dependency)")
@@ -37,8 +37,8 @@ def story(**settings: object) -> Story:
     return Story(law, step=LOAD_SECONDS, seen=Seen(replicas=2, ready=2))
 
 
-def minute(rate: float) -> Minute:
-    return Minute(rate, rate, 1200.0, 200.0, 0.2, 0.012)
+def minute(rate: float) -> Means:
+    return Means(rate, rate, 1200.0, 200.0, 0.2, 0.012)
 
 
 def steps(report: StepReport, pods: int) -> dict[str, StepReport]:

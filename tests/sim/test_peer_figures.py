@@ -58,14 +58,14 @@ def view(*, ready: int = 2, draining: int = 0, state: SignalState = SignalState.
     )
 
 
-def test_rates_and_means_are_of_the_last_minute():
-    minute = Scraped(view(), 90.0).minute()
-    assert minute.requests_per_second == pytest.approx(4.0)
-    assert minute.finished_per_second == pytest.approx(4.0)
-    assert minute.prompt_tokens == pytest.approx(500.0)
-    assert minute.output_tokens == pytest.approx(100.0)
-    assert minute.ttft_seconds == pytest.approx(0.97 * 0.3 + 0.03 * 1.7)
-    assert minute.itl_seconds == pytest.approx(0.045, rel=0.05)
+def test_rates_and_means_are_of_the_asked_window():
+    means = Scraped(view(), 90.0).means(60)
+    assert means.requests_per_second == pytest.approx(4.0)
+    assert means.finished_per_second == pytest.approx(4.0)
+    assert means.prompt_tokens == pytest.approx(500.0)
+    assert means.output_tokens == pytest.approx(100.0)
+    assert means.ttft_seconds == pytest.approx(0.97 * 0.3 + 0.03 * 1.7)
+    assert means.itl_seconds == pytest.approx(0.045, rel=0.05)
 
 
 def test_quantiles_are_of_the_asked_window():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sim.laws import Seen, Story
-from tierkeeper.sim.peers.figures import Minute
+from tierkeeper.sim.peers.figures import Means
 from tierkeeper.sim.peers.queueing import Parameters, Queue, Request
 from tierkeeper.sim.peers.tuner import DEFAULT, Observation, Tuner, guess
 from tierkeeper.sim.peers.wva import WvaLaw, WvaSettings, inferred_targets
@@ -108,9 +108,9 @@ def test_targets_that_the_tier_does_not_promise_come_from_three_times_alpha():
     assert itl == pytest.approx(0.030 + 50e-6 + 1e-6 * 1100)
 
 
-def busy(rate: float, *, ready: int) -> Minute:
+def busy(rate: float, *, ready: int) -> Means:
     found = EXAMPLE.analyze(rate / ready)
-    return Minute(rate, rate, EXAMPLE.request.prompt, EXAMPLE.request.output, found.ttft - found.itl, found.itl)
+    return Means(rate, rate, EXAMPLE.request.prompt, EXAMPLE.request.output, found.ttft - found.itl, found.itl)
 
 
 def story(**settings: float) -> Story:
@@ -138,7 +138,7 @@ def test_it_does_not_learn_while_a_new_replica_settles():
 
 
 def test_without_traffic_it_holds():
-    assert set(story().until(900, last_minute=Minute())) == {2}
+    assert set(story().until(900, last_minute=Means())) == {2}
 
 
 def test_a_tighter_share_of_the_targets_asks_for_more():

@@ -17,6 +17,7 @@ from tierkeeper.sim.peers.queueing import Parameters, Queue, Request
 from tierkeeper.sim.peers.tuner import Observation, Tuner
 
 LOOP_SECONDS = 15.0
+MEANS_SECONDS = 60
 
 BEHAVIOR = Behavior(
     up=Rule((Rate(15.0, percent=100.0),), stabilization_seconds=120.0),
@@ -91,10 +92,10 @@ class WvaLaw:
 
 
 def observation(figures: Figures) -> Observation | None:
-    """One average replica's minute; None where a figure is missing or nothing arrives."""
-    minute = figures.minute()
-    rate, prompt, output = minute.requests_per_second, minute.prompt_tokens, minute.output_tokens
-    ttft, itl = minute.ttft_seconds, minute.itl_seconds
+    """One average replica as it was lately; None where a figure is missing or nothing arrives."""
+    means = figures.means(MEANS_SECONDS)
+    rate, prompt, output = means.requests_per_second, means.prompt_tokens, means.output_tokens
+    ttft, itl = means.ttft_seconds, means.itl_seconds
     if not rate or not prompt or not output or not ttft or not itl or figures.ready < 1:
         return None
     return Observation(rate=rate / figures.ready, request=Request(prompt, output), ttft=ttft, itl=itl)
