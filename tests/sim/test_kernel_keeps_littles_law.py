@@ -12,7 +12,7 @@ from tests.sim.pools import config, poisson, pool
     ids=["no queue", "queue behind the cap", "queue behind the KV cache"],
 )
 def test_running_and_waiting_are_rate_times_stay(rate, cap, kv_tokens):
-    requests = poisson(seed=11, count=40_000, rate=rate, prompt=100.0, output=40.0)
+    requests = poisson(seed=11, count=20_000, rate=rate, prompt=100.0, output=40.0)
     chosen = pool(requests, config(kv_tokens=kv_tokens), replicas=4, max_num_seqs=cap)
     end = float(requests.arrival[-1])
     running, waiting = [], []

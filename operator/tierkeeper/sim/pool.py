@@ -112,13 +112,14 @@ class Pool:
         if not until >= self.now:
             raise ValueError(f"until: {until} is before the pool's time of {self.now}; time only runs forward")
         while True:
-            moment = min(until, self._next_change())
+            moment = min(float(until), self._next_change())
             kernel.run(self._state, moment)
             self.now = moment if moment < math.inf else self._last_event()
             self._let_go()
             if ready := [pod for pod in self._pods if pod.ready_at is not None and pod.ready_at <= self.now]:
                 for pod in ready:
                     self._seat(pod)
+                self._state.pool["released"] = self._state.pool["held"]
                 kernel.run(self._state, self.now)
             if moment == until:
                 return
