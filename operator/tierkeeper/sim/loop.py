@@ -17,7 +17,7 @@ from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.sim.columns import Columns
-from tierkeeper.sim.model import PoolConfig, Requests, Routing, Startup
+from tierkeeper.sim.model import PodCounts, PodPage, PoolConfig, Requests, Routing, Startup
 from tierkeeper.sim.policy import Explains, Paced, Policy, TierView
 from tierkeeper.sim.pool import Pool
 from tierkeeper.sim.record import Recorder, Run, TierRun
@@ -97,7 +97,7 @@ def simulate(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Run a policy over the tiers' traffic.
+    """Run a policy over the tiers' traffic. A policy remembers: give each run a new one.
 
     ``seconds``: how much of the traffic is scored; None: all of it, in whole seconds. The run goes on for
     ``SETTLE_SECONDS`` more. Raises ImpossibleRunError for tiers of one name, a tier that cannot be resized live, and
@@ -128,7 +128,25 @@ class _Member:
     """At the end of the scored traffic."""
     live_pods: tuple[str, ...] = ()
     in_system: int = 0
-    """Requests under way at the last look."""
+    """Requests that had arrived and were not done at the last look."""
+    _seen: PodCounts | None = None
+
+    def look(self) -> list[PodPage]:
+        """The pages of all pods, now."""
+        pages = self.pool.pages()
+        self._seen = self.pool.counts()
+        self.live_pods = tuple(page.name for page in pages if not page.draining)
+        self.in_system = self.pool.held + sum(page.running + page.waiting for page in pages)
+        return pages
+
+    def note_pods(self, now: float) -> None:
+        """Which pods are Ready at a tick, and since when there is one without a break.
+
+        The last look is still right where the counts are: a pod gets Ready and another one leaves in two counts.
+        """
+        if self.pool.counts() != self._seen:
+            self.look()
+        self.ready_since = (now if self.ready_since is None else self.ready_since) if self.live_pods else None
 
     @property
     def engine_budget(self) -> int:
@@ -231,7 +249,7 @@ class _World:
     def _scrape(self, at: float, offset: int) -> None:
         self._advance(at)
         for key, member in self._members.items():
-            self._source.scrapers[key].scrape(member.pool.pages(), at=at, offset=offset)
+            self._source.scrapers[key].scrape(member.look(), at=at, offset=offset)
 
     def _advance(self, until: float) -> None:
         """Pools on their way, with the GPUs there are: who has one keeps it, free ones go by priority."""
@@ -267,7 +285,7 @@ class _World:
             snapshot, self._assessed_at = self._source.snapshot(now), now
         samples = self._source.views(now) if snapshot is None else snapshot.views
         for key, member in self._members.items():
-            _look_at_pods(member, now)
+            member.note_pods(now)
             if snapshot is not None:
                 self._assess(key, member, now, snapshot)
         views = {key: self._view(member, now, samples[key]) for key, member in self._members.items()}
@@ -331,14 +349,6 @@ def _member(tier: SimTier, *, seed: int, ticks: int) -> _Member:
     )
     unknown = Assessment(key=spec.key, state=SignalState.NO_DATA, reason="WaitingForSamples", message="")
     return _Member(tier=tier, pool=pool, levers=levers, recorder=Recorder(ticks), assessment=unknown)
-
-
-def _look_at_pods(member: _Member, now: float) -> None:
-    """Which pods are Ready, and since when there is one without a break."""
-    pages = member.pool.pages()
-    member.live_pods = tuple(page.name for page in pages if not page.draining)
-    member.ready_since = (now if member.ready_since is None else member.ready_since) if member.live_pods else None
-    member.in_system = member.pool.held + sum(page.running + page.waiting for page in pages)
 
 
 def _pool_state(member: _Member, *, resizing: bool) -> PoolState:

@@ -36,7 +36,7 @@ class Series:
     gpu_seconds: Floats
     """Spent since the start."""
     in_system: Floats
-    """Requests that had arrived and were not done, as they truly were at the tick."""
+    """Requests that had arrived and were not done, as they truly were at the last scrape."""
     known: Floats
     """1 where the metrics could be believed, else 0."""
     burning: Floats

@@ -10,8 +10,8 @@ from math import inf
 import numpy as np
 
 from tierkeeper.render.promql import MAX_BUDGET_POINTS, Query, queries
-from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT, Columns, Floats, le_text
-from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraper, Scraping, View
+from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT, Columns, le_text
+from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraper, Scraping, Summed, View
 from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
 from tierkeeper.slo.model import Sample
 from tierkeeper.slo.readings import BUCKET_SIGNALS, Readings, group
@@ -169,32 +169,25 @@ def answer(signal: Signal, key: TierKey, view: View, *, stepped: bool = False) -
         parts = ((Stat.SUM, "sum"), (Stat.COUNT, "count"))
         rates = [(stat, view.rate(f"{_MEANS[kind]}_{suffix}", seconds)) for stat, suffix in parts]
         return [Sample(_stat(key, stat), rate, at) for stat, rate in rates if rate is not None]
-    columns = view.scraper.columns
-    if stepped:
-        increases = view.stepped_increases(seconds, budget_step(seconds))
-    else:
-        increases = view.increases(slice(0, columns.buckets), seconds)
-    return _histograms(key, columns, increases, families=_BUCKETS[kind], at=at)
+    found = view.stepped(seconds, budget_step(seconds)) if stepped else view.summed(seconds)
+    return _histograms(key, view.scraper.columns, found, families=_BUCKETS[kind], at=at)
 
 
 def _by_pod(key: TierKey, values: Mapping[str, float], at: float) -> list[Sample]:
     return [Sample({**_tier(key), LABELS.pod: pod}, value, at) for pod, value in values.items()]
 
 
-def _histograms(
-    key: TierKey, columns: Columns, increases: Floats, *, families: tuple[str, ...], at: float
-) -> list[Sample]:
+def _histograms(key: TierKey, columns: Columns, found: Summed, *, families: tuple[str, ...], at: float) -> list[Sample]:
     """Per family and edge: the sum over pods, and over how many of them."""
-    pods = len(increases)
-    if not pods:
+    if not found.pods:
         return []
-    sums = increases.sum(axis=0).tolist()
-    found = []
+    samples: list[Sample] = []
+    pods = float(found.pods)
     for family in families:
-        place = columns.families[family]
-        for labels, total in zip(_edges(key, family, columns.edges(family)), sums[place], strict=True):
-            found += [Sample(labels[0], total, at), Sample(labels[1], float(pods), at)]
-    return found
+        totals = found.totals[columns.families[family]]
+        for (of_sum, of_series), total in zip(_edges(key, family, columns.edges(family)), totals, strict=True):
+            samples += (Sample(of_sum, total, at), Sample(of_series, pods, at))
+    return samples
 
 
 @cache
