@@ -16,7 +16,7 @@ def test_running_and_waiting_are_rate_times_stay(rate, cap, kv_tokens):
     chosen = pool(requests, config(kv_tokens=kv_tokens), replicas=4, max_num_seqs=cap)
     end = float(requests.arrival[-1])
     running, waiting = [], []
-    for moment in np.arange(0.0, end, 0.5):
+    for moment in np.arange(0.0, end, 1.0):
         chosen.advance(moment)
         pages = chosen.pages()
         running.append(sum(page.running for page in pages))
