@@ -71,8 +71,10 @@ def _documents(file: str) -> Iterator[Any]:
         yield from yaml.safe_load_all(text)
     except OSError as error:
         raise PlanError(f"{file}: cannot be read: {error.strerror}; correct the path") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a value that looks like a date and is none
         raise PlanError(f"{file}: is no YAML: {' '.join(str(error).split())}; correct it") from error
+    except RecursionError as error:
+        raise PlanError(f"{file}: is nested too deeply to be read; remove the anchor or bracket too many") from error
 
 
 def _planned(tier: TierSpec) -> str:

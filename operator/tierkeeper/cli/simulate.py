@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--where", action="append", default=[], metavar="COLUMN=TEXT", help="pick one series of a file with several"
     )
     pool = parser.add_argument_group("pool")
-    pool.add_argument("--tier", metavar="TIER.yaml", help="a file with one ServiceTier; without it a usual one")
+    pool.add_argument(
+        "--tier",
+        metavar="TIER.yaml",
+        help="a file with one ServiceTier; without it a usual one that the profile can keep",
+    )
     pool.add_argument(
         "--profile",
         default="8b-2xa100",

@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _sim_tier(arguments: argparse.Namespace) -> SimTier:
     profile = find_profile(arguments.profile)
-    spec = _spec(arguments.tier, profile)
     requests = _requests(arguments)
+    spec = _spec(arguments.tier, profile, requests)
     config = pool_config(spec, profile.latency, kv_tokens=profile.kv_tokens, startup=Startup(arguments.start_up))
     levers = starting_levers(spec)
     replicas = arguments.replicas or _first_replicas(requests, spec, profile, levers)
@@ -108,10 +108,10 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _spec(file: str | None, profile: EngineProfile) -> TierSpec:
+def _spec(file: str | None, profile: EngineProfile, requests: Requests) -> TierSpec:
     """The tier of the file, or a usual one; its replicas have the profile's GPUs."""
     if file is None:
-        return default_tier(profile)
+        return default_tier(profile, long_prompt=float(np.quantile(requests.prompt, 0.99)))
     found = tiers_of(file)
     if len(found) != 1:
         raise UsageError(f"{file} holds {len(found)} ServiceTiers: give a file with one")
@@ -119,16 +119,19 @@ def _spec(file: str | None, profile: EngineProfile) -> TierSpec:
     return dataclasses.replace(found[0], resources=resources)
 
 
-def default_tier(profile: EngineProfile) -> TierSpec:
-    """A tier as many would write it: P99 TTFT 1.5 s, and a TPOT of four times the profile's shortest step, at least
-    40 ms: 110 ms where a step takes 27.5 ms."""
-    tpot = max(0.04, math.ceil(profile.latency.base_seconds * 400) / 100)
+def default_tier(profile: EngineProfile, *, long_prompt: float) -> TierSpec:
+    """A tier as many would write it, that one replica alone can keep: P99 TTFT 1.5 s, or three times what a prompt of
+    ``long_prompt`` tokens takes (40,000 tokens at 0.062 ms: 7.5 s); TPOT 40 ms, or four times the profile's shortest
+    step (27.5 ms: 110 ms)."""
+    step = profile.latency
+    ttft = max(1.5, math.ceil(3 * long_prompt * step.per_prefill_token_seconds * 2) / 2)
+    tpot = max(0.04, math.ceil(step.base_seconds * 400) / 100)
     return TierSpec(
         key=TierKey("default", "default"),
         uid="",
         generation=1,
         model=Model(id=profile.latency.name, served_name=profile.latency.name),
-        objective=Objective(ratio=0.99, ttft_seconds=1.5, tpot_seconds=tpot),
+        objective=Objective(ratio=0.99, ttft_seconds=ttft, tpot_seconds=tpot),
         engine=Engine(image="vllm/vllm-openai:v0.32.0", version=(0, 32, 0), max_num_seqs=32),
         resources=Resources(gpus_per_replica=profile.gpus_per_replica),
         scaling=Scaling(
