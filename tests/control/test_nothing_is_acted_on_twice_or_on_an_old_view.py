@@ -88,7 +88,7 @@ async def test_a_scale_that_failed_while_the_pool_was_made_is_made_up_for_in_mod
 
 def rewritten_limits(stage):
     ours = stage.get(Kind.CONFIG_MAP, LIMIT)
-    meta = ours["metadata"] | {"annotations": {"tierkeeper.dev/hash": "another"}}
+    meta = {**ours["metadata"], "annotations": {"tierkeeper.dev/hash": "another"}, "resourceVersion": None}
     return ours | {"metadata": meta, "data": {"max-num-seqs": "9"}}
 
 
