@@ -155,6 +155,14 @@ def test_bins_say_what_happened_by_arrival(runs: list[Run]) -> None:
     assert found.budget_left[-1] < 0
 
 
+@pytest.mark.parametrize("seconds", [30.0, 60.0, 61.0, 28_801.0, 86_388.0, 604_800.0])
+def test_every_bin_lasts(runs: list[Run], seconds: float) -> None:
+    (tier,) = runs[1].tiers.values()
+    found = binned(tier, seconds)
+    assert np.isfinite(found.arrivals_per_second).all()
+    assert len(found.at) in (1, 2, 480)
+
+
 def test_capacity_is_the_largest_batch_within_the_target() -> None:
     """1,000 + 100 tokens: at 24 sequences a step takes 26.0 ms, so 24 / 2.60 s; within 40 ms fit 43."""
     free = capacity(LLAMA_8B_2XA100, sequences=24, tpot=0.04, prompt=1000, output=100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,7 @@ class Binned:
 def binned(tier: TierRun, seconds: float) -> Binned:
     """The requests of a run in about 480 bins of at least a minute."""
     width = max(_SHORTEST_SECONDS, seconds / _BINS)
-    edges = np.arange(0.0, max(seconds, width), width)
+    edges = width * np.arange(max(1, math.ceil(seconds / width - 1e-6)))  # arange over floats may make one too many
     arrival, outcome = tier.requests.arrival, tier.outcome
     cuts = np.searchsorted(arrival, edges[1:])
     counts = np.diff(np.concatenate([[0], cuts, [len(arrival)]]))
