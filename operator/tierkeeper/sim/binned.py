@@ -43,7 +43,8 @@ class Binned:
 def binned(tier: TierRun, seconds: float) -> Binned:
     """The requests of a run in about 480 bins of at least a minute."""
     width = max(_SHORTEST_SECONDS, seconds / _BINS)
-    edges = width * np.arange(max(1, math.ceil(seconds / width - 1e-6)))  # arange over floats may make one too many
+    bins = max(1, math.ceil(seconds / width - 1e-6))  # arange over floats may make one too many
+    edges = np.arange(bins, dtype=np.float64) * width
     arrival, outcome = tier.requests.arrival, tier.outcome
     cuts = np.searchsorted(arrival, edges[1:])
     counts = np.diff(np.concatenate([[0], cuts, [len(arrival)]]))
