@@ -92,6 +92,20 @@ def test_plan_refuses_what_is_no_tier(
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a: 2024-13-01", "a: 0x_", "a: " + "9" * 5000, "a: " + "[" * 5000, "a: " + "{a: " * 3000, 'a: "\x00"', "\ta: 1"],
+    ids=["no date", "no number", "huge number", "deep list", "deep map", "control character", "tab"],
+)
+def test_plan_names_a_file_that_cannot_be_read_as_yaml(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert call("plan", str(file)) == 1
+    assert "odd.yaml: is " in capsys.readouterr().err
+
+
 def test_plan_names_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("plan", str(tmp_path / "absent.yaml")) == 1
     assert "absent.yaml: cannot be read: No such file or directory; correct the path" in capsys.readouterr().err
