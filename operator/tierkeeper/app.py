@@ -30,7 +30,7 @@ from tierkeeper.obs.logs import configure_logs
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.server import serving
 from tierkeeper.plugin import plugin_source
-from tierkeeper.ports import Clock, EngineProbe, KubeApi, MetricsSource
+from tierkeeper.ports import ApiError, Clock, EngineProbe, KubeApi, MetricsSource
 from tierkeeper.settings import Settings
 from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.signals import MetricLabels
@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 
 STUCK_TICKS = 10
 """Ticks without a sign of life after which a loop counts as stuck: a tick may wait for several query time-outs."""
+
+
+LONGEST_THROTTLE_SECONDS = 300.0
 
 
 def run(settings: Settings) -> int:
@@ -97,7 +100,7 @@ def assemble(
 ) -> Runtime:
     """All parts of ``control`` over the given ports. ``stop`` is set when the process is to end."""
     clock, store, records = SystemClock(), Store(), Records()
-    queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random)
+    queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random, at_least=asked_to_wait)
     reconciler = Reconciler(
         api=api,
         probe=probe,
@@ -134,6 +137,12 @@ def assemble(
         random=random.random,
         end=stop.set,
     )
+
+
+def asked_to_wait(error: Exception) -> float:
+    """Seconds that a throttling API server asked for; bounded, or a wrong header would end the tier's service."""
+    asked = error.retry_after if isinstance(error, ApiError) else None
+    return min(asked or 0.0, LONGEST_THROTTLE_SECONDS)
 
 
 def _snapshots(settings: Settings, source: MetricsSource, clock: Clock, metrics: Metrics) -> Snapshots:
