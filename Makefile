@@ -5,7 +5,7 @@ PY := .venv/bin/python
 STAMP := .venv/.installed
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the Debian packages of the cluster and the tests
 	@missing=$$(for p in $$(cat e2e/cluster/packages.txt tests/packages.txt); do \
@@ -50,4 +50,10 @@ demo: setup ## Watch three tiers keep their promises under recorded traffic (DEM
 down: ## End the local cluster and leave nothing behind
 	$(PY) -m e2e.cluster down
 
-.PHONY: help setup lock generate lint unit e2e test demo down
+bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator; exit 1 below the goals
+	@for name in tick sim_speed; do test ! -f bench/$$name.py || nice -n 19 $(PY) -m bench.$$name || exit 1; done
+
+bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
+	nice -n 19 $(PY) -m bench.policy $(BENCH)
+
+.PHONY: help setup lock generate lint unit e2e test demo down bench bench-policy
