@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
@@ -44,6 +45,17 @@ STUCK_TICKS = 10
 
 LONGEST_THROTTLE_SECONDS = 300.0
 
+BUDGET_TIMEOUT_SECONDS = 100.0
+"""For the queries over the whole budget period, which no tick waits for. Prometheus itself gives up after 120 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The one metrics source, by how long a query may take."""
+
+    quick: MetricsSource
+    patient: MetricsSource
+
 
 def run(settings: Settings) -> int:
     """Run the operator until it is told to stop (0) or a part of it dies (1)."""
@@ -75,14 +87,17 @@ async def operate(settings: Settings) -> None:
         api = await connect(random=random.random)
         stack.push_async_callback(api.close)
         probe = await stack.enter_async_context(HttpProbe())
-        source = await stack.enter_async_context(
-            PrometheusSource(
-                settings.prometheus_url,
-                timeout_seconds=settings.prometheus_timeout_seconds,
-                token_file=settings.prometheus_token_file,
-            )
+        sources = Sources(
+            *[
+                await stack.enter_async_context(
+                    PrometheusSource(
+                        settings.prometheus_url, timeout_seconds=seconds, token_file=settings.prometheus_token_file
+                    )
+                )
+                for seconds in (settings.prometheus_timeout_seconds, BUDGET_TIMEOUT_SECONDS)
+            ]
         )
-        runtime = assemble(settings, api=api, probe=probe, source=source, health=health, metrics=metrics, stop=stop)
+        runtime = assemble(settings, api=api, probe=probe, sources=sources, health=health, metrics=metrics, stop=stop)
         where = ", ".join(settings.watch_namespaces) or "all namespaces"
         log.info("watching ServiceTiers in %s; metrics on port %d, health on port %d", where, *ports)
         await _watch(settings, runtime, stop)
@@ -93,7 +108,7 @@ def assemble(
     *,
     api: KubeApi,
     probe: EngineProbe,
-    source: MetricsSource,
+    sources: Sources,
     health: Health,
     metrics: Metrics,
     stop: asyncio.Event,
@@ -115,7 +130,7 @@ def assemble(
     loop = SloLoop(
         store=store,
         records=records,
-        snapshots=_snapshots(settings, source, clock, metrics),
+        snapshots=_snapshots(settings, sources, clock, metrics),
         clock=clock,
         rhythm=_rhythm(settings),
         wake=queue.add,
@@ -145,10 +160,10 @@ def asked_to_wait(error: Exception) -> float:
     return min(asked or 0.0, LONGEST_THROTTLE_SECONDS)
 
 
-def _snapshots(settings: Settings, source: MetricsSource, clock: Clock, metrics: Metrics) -> Snapshots:
+def _snapshots(settings: Settings, sources: Sources, clock: Clock, metrics: Metrics) -> Snapshots:
     labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
     windows = CONTROL_WINDOWS.for_scrape_interval(settings.scrape_interval_seconds)
-    return Snapshots(source, clock, labels, windows, metrics)
+    return Snapshots(sources.quick, sources.patient, clock, labels, windows, metrics)
 
 
 def _rhythm(settings: Settings) -> Rhythm:
