@@ -5,7 +5,7 @@
     python -m bench.policy --faults          lost scrapes, NaN, resets, a frozen source, wrong profiles, slow starts
     python -m bench.policy --tune            find the peers' settings on other traffic anew (bench/policy/tuned.json)
 
-Writes build/bench/policy.json and .html; with --picture also docs/images/policy.png.
+Writes policy.json, .html and .png into build/bench; with --picture the last one is docs/images/policy.png.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bench.policy.board import SUMMARY, Line, Sheet, as_dict, columns, summary
 from bench.policy.faults import FAULTS
 from bench.policy.jobs import Job
 from bench.policy.page import page, picture
-from bench.policy.policies import HERE, Entry, chosen, missing
+from bench.policy.policies import GRIDS, HERE, Entry, chosen, missing
 from bench.policy.runner import Runner
 from bench.policy.scenarios import SCENARIOS, STARTUPS
 
@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     runner = Runner(workers=options.jobs)
     if options.tune:
-        _show_tuned(console, tuning.tune(runner, quick=options.quick, seed=options.seed, command=_command(options)))
+        peers = [name for name in GRIDS if not options.policy or any(fnmatchcase(name, p) for p in options.policy)]
+        found = tuning.tune(runner, peers, quick=options.quick, seed=options.seed, command=_command(options))
+        _show_tuned(console, found)
         return 0
     if options.faults:
         _matrix(console, runner, entries, names if options.scenario else list(MATRIX_SCENARIOS), options)
@@ -69,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--here", action="store_true", help=f"tune {HERE} on each recorded scenario itself too")
     parser.add_argument("--faults", action="store_true", help="the fault matrix instead of the scoreboard")
     parser.add_argument("--tune", action="store_true", help="find the peers' settings on the tuning scenarios")
-    parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE}")
+    parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE} rather than beside the rest")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"where results go ({OUT})")
     return parser
 
@@ -137,8 +139,7 @@ def _write(sheets: Sequence[Sheet], options: argparse.Namespace) -> None:
     (options.out / "policy.json").write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     text = page(sheets, title="The policy scoreboard", notes=[_command(options), *_notes()])
     (options.out / "policy.html").write_text(text, encoding="utf-8")
-    if options.picture:
-        picture(sheets, PICTURE)
+    picture(sheets, PICTURE if options.picture else options.out / PICTURE.name)
 
 
 def _matrix(

@@ -44,7 +44,7 @@ def code(kind: Kind) -> str:
         found = {path for path in found if not path.name.startswith("oracle")}
     if kind is not Kind.OURS:  # it holds the face of a policy, and ours
         found = {path for path in found if path.name != "policy.py"}
-    bench = [HERE / name for name in ("scenarios.py", "jobs.py", "measures.py", *_BENCH[kind])]
+    bench = [HERE / name for name in ("scenarios.py", "play.py", "measures.py", *_BENCH[kind])]
     return _hash([*found, *bench, *(HERE / "data").glob("*.gz")])
 
 

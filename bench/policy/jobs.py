@@ -1,24 +1,18 @@
-"""One cell of the scoreboard: a policy on a scenario. Done once for each content, see ``cache``."""
+"""What is to be played: a policy on a scenario, done once for each content, see ``cache``."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from bench.policy import bounds, cache, faults
+from bench.policy import cache
 from bench.policy.faults import NONE, Fault
-from bench.policy.measures import Row, measured
-from bench.policy.policies import Entry, Kind
+from bench.policy.measures import Row
+from bench.policy.play import Progress, part, run
+from bench.policy.policies import Entry
 from bench.policy.scenarios import DAY, Scenario, scenario
-from tierkeeper.sim.loop import Settings, simulate
-from tierkeeper.sim.policy import Paced, Policy
-from tierkeeper.sim.traffic import cut
-
-Progress = Callable[[float], None]
-"""Called now and then with the share that is done."""
 
 HOUR = 3600.0
 
@@ -48,9 +42,9 @@ class Job:
 
     @property
     def key(self) -> str:
-        part = QUICK.get(self.scenario) if self.quick else None
+        stretch = QUICK.get(self.scenario) if self.quick else None
         start = self.fault.startup_seconds or self.startup_seconds
-        what = (self.scenario, start, self.seed, part, self.entry.settings or self.entry.name)
+        what = (self.scenario, start, self.seed, stretch, self.entry.settings or self.entry.name)
         return cache.key(self.entry.kind, (*what, self.fault.faults, self.fault.speed))
 
 
@@ -75,32 +69,11 @@ def do(job: Job, progress: Progress | None = None) -> Row:
     return found
 
 
-def run(played: Scenario, entry: Entry, *, seed: int = 0, fault: Fault = NONE, progress: Progress | None = None) -> Row:
-    """Play a scenario with an entry and measure it."""
-    if entry.make is None:
-        bound = bounds.carrying_oracle if entry.name == "oracle" else bounds.budget_oracle
-        return bound(played, seed=seed, progress=progress)
-    if entry.kind is Kind.BOUND:
-        played = bounds.static_peak(played)
-    policy = faults.misled(entry.make, fault.speed)
-    made = simulate(
-        played.tiers, policy, _settings(played, policy, seed, fault), seconds=played.seconds, progress=_told(progress)
-    )
-    return measured(made, changes=played.changes)
-
-
 @lru_cache(maxsize=1)
 def traffic(name: str, startup_seconds: float, seed: int, quick: bool) -> Scenario:
     """A scenario; cut where it is long and the run quick. The last one is kept: jobs come by scenario."""
     built = scenario(name, startup_seconds=startup_seconds, seed=seed)
     return part(built, *QUICK[name]) if quick and name in QUICK else built
-
-
-def part(built: Scenario, start: float, end: float) -> Scenario:
-    """The stretch of a scenario between two times, moved to begin at 0."""
-    tiers = tuple(dataclasses.replace(tier, requests=cut(tier.requests, start, end)) for tier in built.tiers)
-    changes = tuple(at - start for at in built.changes if start <= at < end)
-    return dataclasses.replace(built, tiers=tiers, seconds=end - start, changes=changes)
 
 
 def told(job: Job, built: Scenario) -> str:
@@ -115,14 +88,3 @@ def startups(name: str, asked: tuple[float, ...], every: tuple[float, ...], *, q
     if asked:
         return asked
     return (120.0,) if quick or name in LONG else every
-
-
-def _settings(played: Scenario, policy: Policy, seed: int, fault: Fault) -> Settings:
-    tick = policy.interval_seconds if isinstance(policy, Paced) else Settings().tick_seconds
-    return Settings(tick_seconds=tick, faults=fault.faults, gpus=played.gpus, seed=seed)
-
-
-def _told(progress: Progress | None) -> Callable[[float, float], None] | None:
-    if progress is None:
-        return None
-    return lambda now, end: progress(now / end)

@@ -40,9 +40,12 @@ class Trial:
         return min(float(row["attainment"]) for row in self.rows)
 
 
-def tune(do: Doer, *, quick: bool, seed: int = 0, command: str = "", names: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Play all grids, choose, and write the choice to ``tuned.json``; peers that are not named keep theirs."""
-    peers = [name for name in GRIDS if missing(name) is None and (not names or name in names)]
+def tune(do: Doer, peers: Sequence[str], *, quick: bool, seed: int, command: str) -> Mapping[str, Any]:
+    """Play the peers' grids, choose, and write the choice to ``tuned.json``; peers that are not named keep theirs.
+
+    A peer whose packages are missing is left out.
+    """
+    peers = [name for name in peers if missing(name) is None]
     trials = _trials(do, peers, list(TUNING), quick=quick, seed=seed)
     found = json.loads(TUNED.read_text(encoding="utf-8")) if TUNED.exists() else {"chosen": {}, "trials": {}}
     for peer, seen in trials.items():

@@ -32,7 +32,7 @@ def tier(*, rate: float = 4.0, factor: float = 2.0, name: str = "gold", priority
         scaling=Scaling(
             mode=Mode.AUTO,
             replicas=Bounds(1, most),
-            max_num_seqs=Bounds(8, 64),
+            max_num_seqs=Bounds(24, 40),
             max_num_batched_tokens=Bounds(512, 4096),
         ),
         priority=priority,

@@ -9,8 +9,8 @@ import pytest
 
 from bench.policy import bounds
 from bench.policy.faults import FAULTS
-from bench.policy.jobs import part, run
 from bench.policy.measures import Row, minutes_back
+from bench.policy.play import part, run
 from bench.policy.policies import Entry, entries
 from tests.bench import small
 
