@@ -9,6 +9,7 @@ from typing import Any
 from tierkeeper.api.conditions import Condition, ConditionType, set_condition
 from tierkeeper.api.status import (
     LARGEST,
+    TEXT_LIMIT,
     BurnWindow,
     ErrorRatio,
     LastDecision,
@@ -120,7 +121,7 @@ def _pool_part(facts: Facts, old: ServiceTierStatus) -> dict[str, Any]:
         "live_resize": LiveResizeStatus(
             supported=support.supported,
             reason="Supported" if support.supported else reason.value,
-            message=support.message,
+            message=_cut(support.message),
             last_apply_milliseconds=_whole(1000 * resized.seconds) if resized else before,
             count=facts.resizes,
         ),
@@ -178,7 +179,7 @@ def _decision(decision: Decision, decided_at: float, old: LastDecision | None) -
     new = LastDecision(
         time=rfc3339(decided_at),
         reason=decision.reason.value,
-        message=decision.message,
+        message=_cut(decision.message),
         replicas=decision.levers.replicas,
         max_num_seqs=decision.levers.max_num_seqs,
         max_num_batched_tokens=decision.levers.max_num_batched_tokens,
@@ -202,6 +203,10 @@ def _shown(quantile: Quantile | None) -> str | None:
 
 def _milliseconds(quantile: Quantile | None) -> int | None:
     return None if quantile is None else _whole(1000 * quantile.seconds)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
 
 
 def _whole(value: float) -> int:
