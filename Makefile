@@ -5,7 +5,7 @@ PY := .venv/bin/python
 STAMP := .venv/.installed
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the Debian packages of the cluster and the tests
 	@missing=$$(for p in $$(cat e2e/cluster/packages.txt tests/packages.txt); do \
