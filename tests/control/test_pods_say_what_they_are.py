@@ -49,6 +49,15 @@ def test_a_pod_that_loads_its_model_is_capacity_to_come():
     assert only(pod(status=running(container(state={"running": {}})))).phase is PodPhase.STARTING
 
 
+@pytest.mark.parametrize(("since", "lost"), [("18:00:01", False), ("18:00:02", False), ("18:20:00", True)])
+def test_a_pod_that_was_ready_since_its_container_started_is_told_from_one_that_starts(since, lost):
+    day = "2026-11-29T"
+    status = running(container(state={"running": {"startedAt": f"{day}18:00:02Z"}}))
+    status["conditions"][1]["lastTransitionTime"] = f"{day}{since}Z"
+    view = only(pod(status=status))
+    assert (view.phase, view.lost) == (PodPhase.STARTING, lost)
+
+
 def test_a_pod_that_pulls_a_large_image_is_capacity_to_come():
     status = {"phase": "Pending", "conditions": [SCHEDULED], "containerStatuses": []}
     status["containerStatuses"] = [container(state={"waiting": {"reason": "ContainerCreating"}})]

@@ -179,8 +179,22 @@ def test_a_limit_of_the_decision_is_the_condition_word_for_word():
 
 def test_a_scale_up_beyond_the_minimum_does_not_take_ready_away():
     status = built(view=view(ready=2, replicas=4))
-    assert stands(status, "Ready") == "True PoolDegraded"
+    assert stands(status, "Ready") == "True ScalingUp"
     assert stands(status, "Reconciling") == "False AsExpected"
+    assert next(c.message for c in status.conditions if c.type == "Ready") == "2 of 4 replicas Ready; 2 on the way."
+
+
+def test_a_pod_that_served_and_does_not_any_more_is_no_scale_up():
+    lost = PodView(name="p9", phase=PodPhase.STARTING, lost=True)
+    pods = PodCensus((*view(ready=2).census.pods, lost))
+    status = built(view=PoolView(exists=True, levers=Levers(3, 16), census=pods))
+    assert stands(status, "Ready") == "True PoolDegraded"
+    assert "p9 served and is not Ready any more" in next(c.message for c in status.conditions if c.type == "Ready")
+
+
+def test_of_no_ready_pod_nothing_is_said_to_be_shown():
+    said = next(c.message for c in built(view=view(ready=0)).conditions if c.type == "Resizing")
+    assert said == "No pod is Ready; those to come start with the wanted limits."
 
 
 def test_every_reason_of_the_loop_and_of_the_metrics_is_a_condition_reason():

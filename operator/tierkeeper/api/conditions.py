@@ -57,8 +57,9 @@ class ConditionReason(_Explained):
     NOT_YET_KNOWN = "NotYetKnown", "The operator has not looked yet."
     # Ready, Reconciling, Stalled
     POOL_READY = "PoolReady", "All wanted replicas are Ready."
-    POOL_DEGRADED = "PoolDegraded", "Some, not all, of the wanted replicas are Ready."
-    POOL_STARTING = "PoolStarting", "No replica is Ready yet; pods are starting."
+    SCALING_UP = "ScalingUp", "Enough replicas are Ready, and more are on the way."
+    POOL_DEGRADED = "PoolDegraded", "Some, not all, of the wanted replicas are Ready, and waiting may not mend it."
+    POOL_STARTING = "PoolStarting", "Fewer replicas than the minimum are Ready; pods are starting."
     NO_READY_REPLICAS = "NoReadyReplicas", "No replica is Ready and none is starting."
     APPLYING = "Applying", "The pool's objects are being written."
     ROLLING_OUT = "RollingOut", "Pods are being replaced by pods of the new template."

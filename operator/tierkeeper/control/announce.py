@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tierkeeper.api.conditions import Condition, ConditionReason, ConditionStatus, ConditionType
+from tierkeeper.api.conditions import Condition, ConditionReason, ConditionStatus, ConditionType, find_condition
 from tierkeeper.api.status import ServiceTierStatus
 from tierkeeper.control.record import Resized
 from tierkeeper.engine.limits import Limits
@@ -33,12 +33,40 @@ _GOOD_IS = {
 _INTENDED = {ConditionReason.POOL_STARTING.value, ConditionReason.ROLLING_OUT.value}
 """Reasons for not being Ready that are the tier's own wish."""
 
+_CRASH = "crash"
+_FAILING = {
+    ConditionReason.CRASH_LOOP.value: _CRASH,
+    ConditionReason.ENGINE_EXITED.value: _CRASH,
+    ConditionReason.OUT_OF_MEMORY.value: _CRASH,
+    ConditionReason.IMAGE_PULL.value: "image",
+    ConditionReason.INVALID_IMAGE.value: "image",
+    ConditionReason.CONTAINER_CONFIG.value: "configuration",
+    ConditionReason.UNSCHEDULABLE.value: "node",
+    ConditionReason.QUOTA_EXCEEDED.value: "quota",
+}
+"""Reasons for not being Ready that are news even while the tier is not Ready anyway, by what is wrong: a pod in a crash
+loop goes from one reason to the other and back at each turn, which is no news."""
+
 
 def transitions(old: ServiceTierStatus, new: ServiceTierStatus) -> Iterator[Announcement]:
     """What is better or worse than in the status before. That one comes from the cluster: a restart says nothing."""
     before = {condition.type: condition for condition in old.conditions}
+    told = set()
     for condition in new.conditions:
-        yield from _transition(before.get(condition.type), condition)
+        for one in _transition(before.get(condition.type), condition):
+            told.add(condition.type)
+            yield one
+    if told.isdisjoint({ConditionType.READY.value, ConditionType.STALLED.value}):  # Stalled carries the cause too
+        ready = find_condition(new.conditions, ConditionType.READY)
+        yield from _worse(before.get(ConditionType.READY.value), ready)
+
+
+def _worse(old: Condition | None, new: Condition | None) -> Iterator[Announcement]:
+    """A tier that was not Ready, and now is not for a cause that may need a person."""
+    if old is None or new is None or not old.status is new.status is ConditionStatus.FALSE:
+        return
+    if new.reason in _FAILING and _FAILING[new.reason] != _FAILING.get(old.reason):
+        yield Announcement(EventType.WARNING, new.reason, f"{new.type}={new.status}: {new.message}")
 
 
 def _transition(old: Condition | None, new: Condition) -> Iterator[Announcement]:
@@ -53,10 +81,16 @@ def _transition(old: Condition | None, new: Condition) -> Iterator[Announcement]
         # The first word on a young tier is news only where it is that the pool serves.
         was_bad = old is not None and old.status is not ConditionStatus.UNKNOWN
         if was_bad or new.type == ConditionType.READY.value:
-            yield Announcement(EventType.NORMAL, new.reason, f"{new.type}: {new.message}".rstrip(": "))
+            yield _good(old, new)
     elif not (old is None and new.type == ConditionType.READY.value):
         kind = EventType.NORMAL if new.reason in _INTENDED else EventType.WARNING
         yield Announcement(kind, new.reason, f"{new.type}={new.status}: {new.message}")
+
+
+def _good(old: Condition | None, new: Condition) -> Announcement:
+    if old is not None and new.reason == ConditionReason.AS_EXPECTED.value:
+        return Announcement(EventType.NORMAL, "Cleared", f"{new.type} is over: {old.reason} no longer holds")
+    return Announcement(EventType.NORMAL, new.reason, f"{new.type}: {new.message}".rstrip(": "))
 
 
 def resized(resize: Resized) -> Announcement:

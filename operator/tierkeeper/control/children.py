@@ -93,7 +93,8 @@ class Children:
             done.rewritten.append(drift.message)
             done.kept.add(ref)
             return
-        log.info("apply: %s", drift.message)
+        new = drift.reason is DriftReason.MISSING
+        log.info("create %s %s", *ref) if new else log.info("apply: %s", drift.message)
         after = await self.api.apply(_that_one(obj, before), field_manager=APPLY_MANAGER)
         self.metrics.writes.labels("apply", ref[0].value).inc()
         self.store.put(ref[0], project(ref[0], after))

@@ -35,6 +35,8 @@ class PodView:
     reason: ConditionReason | None = None
     """Why it does not serve; None while it does or is simply starting."""
     message: str = ""
+    lost: bool = False
+    """It was Ready since its container started, and is not any more."""
     nudged: str = ""
     """Value of the annotation by which the kubelet was last asked to refresh the pod's volumes."""
 
@@ -63,6 +65,11 @@ class PodCensus:
     @property
     def failing(self) -> int:
         return len(self.of(PodPhase.FAILING))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Names of the pods that served and do not now, for no cause that Kubernetes names."""
+        return tuple(pod.name for pod in self.of(PodPhase.STARTING) if pod.lost)
 
     @property
     def worst(self) -> PodView | None:
@@ -99,8 +106,19 @@ def _view(pod: Object, nudge_annotation: str) -> PodView:
         ip=status.get("podIP"),
         reason=reason,
         message=message,
+        lost=_lost(status),
         nudged=(meta.get("annotations") or {}).get(nudge_annotation, ""),
     )
+
+
+def _lost(status: Mapping[str, Any]) -> bool:
+    """A pod is made not Ready before its container starts: not Ready since a later time means that it was in between.
+
+    Times are RFC 3339 in UTC and whole seconds, which compare as text.
+    """
+    since = next((c.get("lastTransitionTime") for c in status.get("conditions") or () if c["type"] == "Ready"), None)
+    running = [(one.get("state") or {}).get("running") or {} for one in status.get("containerStatuses") or ()]
+    return any(since and one.get("startedAt") and one["startedAt"] < since for one in running)
 
 
 _Verdict = tuple[PodPhase, ConditionReason | None, str]

@@ -87,7 +87,7 @@ class Snapshots:
             samples = await self.source.query(query.promql)
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
-            return MetricsError(error.reason, f"{query.signal}: {error.message}")
+            return MetricsError(error.reason, f"the query for {query.signal}: {error.message}")
         self._answers[query.signal] = _Answer(now, query.promql, samples)
         return None
 
@@ -98,7 +98,7 @@ class Snapshots:
             samples = await self.patient.query(query.promql)
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
-            log.info("%s is not known this time: %s", query.signal, error)
+            log.info("the query for %s has no answer this time: %s", query.signal, error)
         finally:
             self._answers[query.signal] = _Answer(now, query.promql, samples)
             del self._aside[query.signal]

@@ -9,7 +9,7 @@ from math import ceil
 from tierkeeper.api.conditions import ConditionReason as Why
 from tierkeeper.api.conditions import ConditionType
 from tierkeeper.control.facts import Facts, reason_for
-from tierkeeper.control.pods import PodPhase
+from tierkeeper.control.pods import PodPhase, PodView
 from tierkeeper.control.pool import PoolView
 from tierkeeper.control.resize import overdue
 from tierkeeper.control.snapshot import SOON_SECONDS
@@ -79,7 +79,7 @@ def _stalled(facts: Facts) -> Verdict:
     short = view.census.ready < spec.scaling.replicas.min or view.rolling_out
     if view.stuck and short:
         worst = view.census.worst
-        return Verdict(True, Why.ROLLOUT_STUCK, f"{view.stuck}. {worst.message}" if worst else view.stuck)
+        return Verdict(True, Why.ROLLOUT_STUCK, f"{view.stuck}. {_said(worst)}" if worst else view.stuck)
     if short and view.refused:
         return Verdict(True, Why.API_REFUSED, view.refused)
     for pod in view.census.of(PodPhase.FAILING):
@@ -107,11 +107,9 @@ def _ready(facts: Facts) -> Verdict:
     if spec.scaling.mode is Mode.PAUSED and not view.exists:
         return Verdict(False, Why.PAUSED, "There is no pool, and spec.scaling.mode is Paused: set another mode.")
     if view.census.ready >= max(1, spec.scaling.replicas.min):
-        if view.census.ready >= wanted:
-            return Verdict(True, Why.POOL_READY, f"{have}.")
-        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {worst.message}" if worst else f"{have}.")
+        return _serving(view, have)
     if worst is not None and worst.reason is not None:
-        return Verdict(False, worst.reason, f"{have}. {worst.message}")
+        return Verdict(False, worst.reason, f"{have}. {_said(worst)}")
     if view.quota or view.refused:
         why = Why.QUOTA_EXCEEDED if view.quota else Why.API_REFUSED
         return Verdict(False, why, f"{have}. {view.quota or view.refused}")
@@ -123,6 +121,28 @@ def _ready(facts: Facts) -> Verdict:
         said = f"{have}, but spec.scaling.replicas.min is {least} and the mode is {mode}: {remedy}."
         return Verdict(False, Why.POOL_DEGRADED, said)
     return Verdict(False, Why.NO_READY_REPLICAS, f"{have}.")
+
+
+def _serving(view: PoolView, have: str) -> Verdict:
+    """Enough replicas are Ready; is anything wrong with the others?"""
+    if view.census.ready >= view.levers.replicas:
+        return Verdict(True, Why.POOL_READY, f"{have}.")
+    if (worst := view.census.worst) is not None:
+        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {_said(worst)}")
+    if view.quota or view.refused:
+        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {view.quota or view.refused}")
+    if view.census.lost:
+        said = f"{names(view.census.lost)} served and is not Ready any more: see its events and log"
+        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {said}.")
+    return Verdict(True, Why.SCALING_UP, f"{have}; {view.census.starting + view.missing} on the way.")
+
+
+def _said(pod: PodView) -> str:
+    """A failing pod's message. The scheduler's own words say what is short, and not what to do."""
+    if pod.reason is not Why.UNSCHEDULABLE:
+        return pod.message
+    remedy = "free it or add a node, ask for less in spec.resources, or correct nodeSelector, tolerations or affinity"
+    return f"{pod.message.rstrip('. ') or 'No node has room'}: {remedy} in spec.pod."
 
 
 def _reconciling(facts: Facts, ready: Verdict) -> Verdict:
@@ -145,6 +165,8 @@ def _resizing(facts: Facts, spec: TierSpec) -> Verdict:
         return Verdict(False, why, support.message)
     resize = facts.resize
     if resize is None:
+        if not facts.view or not facts.view.census.ready:
+            return Verdict(False, Why.APPLIED, "No pod is Ready; those to come start with the wanted limits.")
         return Verdict(False, Why.APPLIED, "Every Ready pod shows the wanted limits.")
     waiting = names(resize.waiting_for) or "the pods"
     limits = f"max-num-seqs {resize.wanted.max_num_seqs}"

@@ -1,0 +1,91 @@
+"""Events: what is worse, what is over, and nothing twice."""
+
+import pytest
+
+from tests.control.stage import GOLD, LIMIT, POOL, Stage, tier
+from tests.control.test_slo_loop import failing, running_stage, ticks
+from tests.control.test_trouble_is_named import crashed, settled, waiting
+from tests.fakes.kube import pod_status
+from tierkeeper.ports import MetricsErrorReason
+
+
+def without_a_node(said="0/1 nodes are available: 1 Insufficient nvidia.com/gpu."):
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    return {"phase": "Pending", "conditions": [scheduled]}
+
+
+async def starting() -> Stage:
+    stage = await settled(tier())
+    stage.kube.run_deployments(ready=False)
+    await stage.reconciler.reconcile(GOLD)
+    assert stage.stands("Ready") == "False PoolStarting"
+    stage.recorder.events.clear()
+    return stage
+
+
+async def see(stage, status):
+    for pod in stage.kube.pods_of("llm", POOL):
+        stage.kube.set_pod_status("llm", pod["metadata"]["name"], status)
+    await stage.reconciler.reconcile(GOLD)
+
+
+async def test_a_start_that_finds_no_node_is_a_warning_with_a_remedy():
+    stage = await starting()
+    await see(stage, without_a_node())
+    (event,) = stage.recorder.events
+    assert (event.type, event.reason) == ("Warning", "Unschedulable")
+    assert "Insufficient nvidia.com/gpu: free it or add a node, ask for less in spec.resources" in event.message
+    assert stage.condition("Ready")["message"] in event.message
+
+
+@pytest.mark.parametrize("status", [waiting("ImagePullBackOff", "no such tag"), crashed("CUDA error")])
+async def test_a_start_that_fails_for_good_is_told_once_by_stalled(status):
+    stage = await starting()
+    await see(stage, status)
+    (event,) = stage.recorder.events
+    assert event.type == "Warning"
+    assert event.message.startswith("Stalled=True: ")
+
+
+async def test_a_crash_loop_that_goes_round_is_no_news():
+    stage = await starting()
+    ended = pod_status(ready=False)
+    ended["containerStatuses"][0] |= {"state": {"terminated": {"exitCode": 1}}, "restartCount": 1}
+    await see(stage, ended)
+    first = len(stage.recorder.events)
+    assert stage.recorder.reasons[:1] == ["EngineExited"]
+    for _ in range(3):
+        await see(stage, crashed())
+        await see(stage, ended)
+    ready = [event for event in stage.recorder.events[first:] if event.message.startswith("Ready")]
+    assert ready == []
+
+
+async def test_the_same_cause_in_other_words_is_no_news():
+    stage = await starting()
+    await see(stage, without_a_node())
+    await see(stage, without_a_node("0/2 nodes are available: 2 Insufficient nvidia.com/gpu."))
+    assert stage.recorder.reasons == ["Unschedulable"]
+
+
+async def test_what_is_over_is_named():
+    stage = await settled(tier(scaling={"replicas": {"min": 5, "max": 2}}))
+    stage.recorder.events.clear()
+    stage.kube.put(tier())
+    await stage.settle()
+    assert "Stalled is over: InvalidSpec no longer holds" in [event.message for event in stage.recorder.events]
+    assert "AsExpected" not in stage.recorder.reasons
+
+
+async def test_a_new_object_is_logged_as_created(caplog):
+    caplog.set_level("INFO")
+    await settled(tier())
+    assert f"create ConfigMap {LIMIT}" in caplog.messages
+    assert "does not exist" not in caplog.text
+
+
+async def test_a_query_without_an_answer_is_named_as_a_query():
+    stage = await running_stage()
+    stage.source.answer = failing(MetricsErrorReason.TIMEOUT)
+    await ticks(stage, 3)
+    assert stage.condition("MetricsAvailable")["message"].startswith("the query for ")
