@@ -43,6 +43,9 @@ UNSCHEDULABLE_RETRY_SECONDS = 600.0
 LATE_START_FACTOR = 2.0
 LATE_START_FLOOR_SECONDS = 60.0
 
+#: A change of direction waits for twice the start-up time: any sooner, it was a swing and not the load.
+STARTS_BEFORE_TURNING = 2.0
+
 RELAXATIONS = frozenset({Reason.RELAX_TOKEN_BUDGET, Reason.RESTORE_CAP})
 
 
@@ -111,12 +114,18 @@ def stabilized(proposal: Proposal, ctx: Context) -> Proposal:
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_RECOVERING, message=message)
     highest = ctx.memory.highest_recommendation(since=ctx.now - ctx.window, default=ctx.current.replicas)
     target = max(proposal.levers.replicas, highest)
-    if target >= ctx.current.replicas or ctx.elapsed(ctx.memory.replicas_at) < ctx.window:
+    if target >= ctx.current.replicas or ctx.elapsed(ctx.memory.replicas_at) < _turn_seconds(ctx):
         message = f"may shrink once fewer replicas have been enough for {window} since the last change"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_STABILIZING, message=message)
-    if proposal.reason is Reason.SCALE_DOWN:
+    if proposal.reason is Reason.SCALE_DOWN and ctx.plan is None:
         target = max(target, ctx.current.replicas - 1)
     return proposal.with_levers(replicas=target)
+
+
+def _turn_seconds(ctx: Context) -> float:
+    """How long after a change of the replicas a shrink may follow: a replica that took ten minutes to load is not
+    given back after five."""
+    return max(ctx.window, STARTS_BEFORE_TURNING * (ctx.memory.startup_seconds or 0.0))
 
 
 def evidence(proposal: Proposal, ctx: Context) -> Proposal:
@@ -134,16 +143,26 @@ def evidence(proposal: Proposal, ctx: Context) -> Proposal:
 
 def calm_before_relaxing(proposal: Proposal, ctx: Context) -> Proposal:
     """Going back towards the start is voluntary: a calm window first, one step a window, never on a frozen budget."""
-    if proposal.reason not in RELAXATIONS:
+    if proposal.reason not in RELAXATIONS and proposal.reason is not Reason.TUNE_LIMITS:
         return proposal
     if budget_frozen(ctx):
         message = "the error budget is frozen: no voluntary change"
         return hold(ctx, Reason.HOLD_BUDGET_FROZEN, message, proposal.limited)
+    if proposal.reason is Reason.TUNE_LIMITS:
+        return _tuned(proposal, ctx)
     calm = ctx.memory.calm_since is not None and ctx.elapsed(ctx.memory.calm_since) >= ctx.window
     if calm and ctx.elapsed(ctx.memory.changed_at) >= ctx.window:
         return proposal
     message = f"goes back towards where the tier starts once it has been calm for {duration(ctx.window)}"
     return hold(ctx, Reason.HOLD_STABILIZING, message, proposal.limited)
+
+
+def _tuned(proposal: Proposal, ctx: Context) -> Proposal:
+    """What is measured need not be calm for a window, but it must be measured since the last move."""
+    if ctx.elapsed(ctx.memory.live_at) >= SETTLE_WINDOW_SECONDS:
+        return proposal
+    message = f"the last change must show its effect first: {duration(SETTLE_WINDOW_SECONDS)} must pass"
+    return hold(ctx, Reason.HOLD_SETTLING, message, proposal.limited)
 
 
 def budget_frozen(ctx: Context) -> bool:
@@ -198,10 +217,12 @@ def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def started(proposal: Proposal, ctx: Context) -> Proposal:
-    """Pods in flight are capacity to come: no growth while they load, until they are late."""
+    """Pods in flight are capacity to come: no growth while they load, until they are late, or demand exceeds them too."""
     coming = in_flight(ctx.pool, ctx.assessment)
     if not grows(proposal, ctx) or coming <= 0:
         return proposal
+    if proposal.demanded > ctx.current.replicas:
+        return proposal.with_levers(replicas=proposal.demanded)
     if ctx.elapsed(ctx.memory.starting_since) >= start_deadline_seconds(ctx):
         return proposal
     is_are = "is" if coming == 1 else "are"
@@ -229,6 +250,8 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
     message = f"the last change must show its effect first: {duration(wait)} must pass"
     if ctx.elapsed(ctx.memory.changed_at) < wait or (by_windows and ctx.elapsed(ctx.memory.relieved_at) < wait):
         return hold(ctx, Reason.HOLD_SETTLING, message, proposal.limited)
+    if proposal.demanded > ctx.current.replicas:
+        return proposal.with_levers(replicas=proposal.demanded) if ctx.elapsed(ctx.memory.capacity_at) < wait else proposal
     if grows(proposal, ctx) and ctx.elapsed(ctx.memory.capacity_at) < SETTLE_CAPACITY_SECONDS:
         message = f"a new replica first works off the queue: {duration(SETTLE_CAPACITY_SECONDS)} must pass"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_SETTLING, message=message)

@@ -10,7 +10,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from tierkeeper.engine.latency import Lengths
+from tierkeeper.engine.latency import Lengths, Profile
+from tierkeeper.scaling import knowledge as known
+from tierkeeper.scaling.knowledge import STARTUP_SECONDS, Knowledge
 from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Engine, TierSpec
@@ -45,7 +47,7 @@ class QueueLook:
 
 @dataclass(frozen=True, slots=True)
 class CapMark:
-    """A max-num-seqs above which the pool did not keep TPOT or ran out of KV cache."""
+    """A live limit above which the pool did not keep TPOT or ran out of KV cache."""
 
     at: float
     cap: int
@@ -84,7 +86,8 @@ class Memory:
     seen: Levers | None = None
     """Levers as the last tick found them."""
     decided: Levers | None = None
-    """Levers as the last tick left them."""
+    """Levers as the last tick left them; arbitration may have put other replicas in its place."""
+    decided_at: float | None = None
     ready: int | None = None
     replicas_at: float | None = None
     """Last change of the replicas, by the loop or by another hand."""
@@ -105,13 +108,20 @@ class Memory:
     """Last time that requests had to wait too long."""
     queue_looks: tuple[QueueLook, ...] = ()
     """The queue over the last DRAIN_LOOK_SECONDS, older first."""
+    pressed_at: float | None = None
+    """Last time that an objective burned or requests had to wait too long."""
     calm_since: float | None = None
     """Since when nothing burned, queued or was unknown, without a break."""
     last_raise: CapRaise | None = None
     cap_bound: int | None = None
     """The largest max-num-seqs that has not killed a pod, where a larger one did."""
     cap_mark: CapMark | None = None
+    tokens_mark: CapMark | None = None
+    """The same for the token budget."""
     strain: Strain | None = None
+    short_at: float | None = None
+    """Last time that a replica found no node."""
+    knowledge: Knowledge = Knowledge()
     recommendations: tuple[Recommendation, ...] = ()
     """The sliding maximum: older first, each larger than the next."""
     words: Words | None = None
@@ -133,6 +143,11 @@ class Memory:
         first, last = self.queue_looks[0], self.queue_looks[-1]
         gone, took = first.waiting - last.waiting, last.at - first.at
         return last.waiting * took / gone if gone > 0 and took > 0 else math.inf
+
+    @property
+    def lead_seconds(self) -> float:
+        """How long a replica takes to serve once it is asked for: measured, or STARTUP_SECONDS."""
+        return STARTUP_SECONDS if self.startup_seconds is None else self.startup_seconds
 
     @property
     def changed_at(self) -> float | None:
@@ -169,7 +184,9 @@ def lengths(assessment: Assessment) -> Lengths:
     )
 
 
-def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState) -> Memory:
+def observe(
+    memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
+) -> Memory:
     """The memory after looking at the pool, before anything is decided."""
     if memory.engine != spec.engine:
         memory = dataclasses.replace(
@@ -179,9 +196,11 @@ def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessmen
             last_raise=None,
             cap_bound=None,
             cap_mark=None,
+            tokens_mark=None,
             strain=None,
+            knowledge=known.of_another_engine(memory.knowledge),
         )
-    memory = _observe_other_hands(memory, now=now, current=pool.current)
+    memory = _observe_replicas(memory, now=now, current=pool.current)
     starting = in_flight(pool, assessment) > 0
     grew = memory.ready is not None and pool.ready > memory.ready
     startup = memory.startup_seconds
@@ -196,6 +215,16 @@ def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessmen
         unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
         resizing_since=since(memory.resizing_since, pool.resizing, now),
         queue_looks=_look(memory.queue_looks, now=now, assessment=assessment),
+        short_at=now if pool.unschedulable > 0 else memory.short_at,
+        knowledge=known.learn(
+            memory.knowledge,
+            now=now,
+            spec=spec,
+            assessment=assessment,
+            pool=pool,
+            profile=profile,
+            lead_seconds=memory.lead_seconds,
+        ),
     )
 
 
@@ -214,11 +243,13 @@ def since(start: float | None, holds: bool, now: float) -> float | None:
     return now if start is None else start
 
 
-def _observe_other_hands(memory: Memory, *, now: float, current: Levers) -> Memory:
-    """A replica count that is neither what was seen nor what was decided was set by somebody else."""
+def _observe_replicas(memory: Memory, *, now: float, current: Levers) -> Memory:
+    """When the replicas last changed. A count that is neither what was seen nor what was decided is another hand's."""
     seen, decided = memory.seen, memory.decided
-    if seen is None or decided is None or current.replicas in (seen.replicas, decided.replicas):
+    if seen is None or decided is None or current.replicas == seen.replicas:
         return dataclasses.replace(memory, drift="")
+    if current.replicas == decided.replicas:
+        return dataclasses.replace(memory, drift="", replicas_at=memory.decided_at)
     drift = f"replicas were changed {decided.replicas} → {current.replicas} by another hand"
     return dataclasses.replace(memory, drift=drift, replicas_at=now)
 

@@ -1,0 +1,253 @@
+"""What the loop has learned of one pool: its speed, its mix of requests, its demand, and how much it carries.
+
+Plain values in the tier's memory, never saved: an operator that starts anew begins with the model on the safe side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+
+from tierkeeper.engine.capacity import Capacity, Limits, capacity, queue_share, speed
+from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
+from tierkeeper.scaling import belief, demand, forecast
+from tierkeeper.scaling.belief import Belief
+from tierkeeper.scaling.demand import Demand, Look, Minute
+from tierkeeper.scaling.forecast import Forecaster
+from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.slo.model import Assessment, SignalState, Traffic
+from tierkeeper.tier import TierSpec
+
+#: The mix is the last two minutes' (a shift of it within ten minutes must be followed), and ten requests' at least.
+MIX_SECONDS, MIX_REQUESTS = 120.0, 10.0
+
+#: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
+SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
+
+#: So many sequences must have been looked at before their speed is believed: 20 % of noise each, 5 % together.
+TRUSTED_SEQUENCES = 20.0
+
+#: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
+KV_TELLS = 0.25
+
+#: The belief is weighed once a minute, by that minute's own misses, against the highest strain of three minutes:
+#: a queue outlives the load that made it.
+WEIGH_SECONDS = 60.0
+STRAIN_SECONDS = 180.0
+
+#: A pool is more than its replicas: bunches even out behind one balancer. N replicas carry what N - 0.27 sqrt(N) ideal
+#: ones would. Simulated 8B replicas at 1 % misses: one carries 3.75 requests/s, each of ten 4.7 (Halfin, Whitt, 1981,
+#: for the square root).
+POOLING = 0.27
+
+#: Until a start was seen, it is taken to last this long: between a 3B model's 59 s and a 70B model's 215 s.
+STARTUP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean by weight that forgets with time, but never more than all but ``least`` of its weight."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    def add(self, value: float, weight: float, *, seconds: float, memory: float, least: float) -> Mean:
+        kept = math.exp(-seconds / memory)
+        if self.weight > 0:
+            kept = max(kept, min(1.0, least / self.weight))
+        return Mean(kept * self.total + value * weight, kept * self.weight + weight)
+
+    def value(self, default: float) -> float:
+        return self.total / self.weight if self.weight > 0 else default
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """See the module. Times are monotonic seconds."""
+
+    at: float | None = None
+    """The last tick that could be believed."""
+    prompt_tokens: Mean = Mean()
+    output_tokens: Mean = Mean()
+    slowness: Mean = Mean()
+    """Seconds shown over seconds of the profile, weighed by sequences."""
+    kv_sequences: Mean = Mean()
+    looks: tuple[Look, ...] = ()
+    minutes: tuple[Minute, ...] = ()
+    demand: Demand | None = None
+    forecaster: Forecaster = field(default_factory=Forecaster)
+    belief: Belief = field(default_factory=belief.fresh)
+    strains: tuple[tuple[float, float], ...] = ()
+    """(time, strain) over STRAIN_SECONDS."""
+    weighed_at: float | None = None
+
+    @property
+    def lengths(self) -> Lengths:
+        return Lengths(
+            prompt_tokens=max(1.0, self.prompt_tokens.value(DEFAULT_PROMPT_TOKENS)),
+            output_tokens=max(1.0, self.output_tokens.value(DEFAULT_OUTPUT_TOKENS)),
+        )
+
+    @property
+    def speed(self) -> float | None:
+        """Slowness of the engine against the profile; None while too little was seen."""
+        return self.slowness.value(1.0) if self.slowness.weight >= TRUSTED_SEQUENCES else None
+
+
+def of_another_engine(knowledge: Knowledge) -> Knowledge:
+    """What stays true when the engine changes: who asks for what, not how fast it is answered."""
+    return dataclasses.replace(
+        knowledge, slowness=Mean(), kv_sequences=Mean(), belief=belief.fresh(), strains=(), weighed_at=None
+    )
+
+
+def pooled(replicas: float) -> float:
+    """Ideal replicas that so many real ones stand for."""
+    return replicas - POOLING * math.sqrt(replicas)
+
+
+def replicas_for(ideal: float) -> float:
+    """The inverse of ``pooled``: 3 ideal replicas take 3.5 real ones."""
+    root = (POOLING + math.sqrt(POOLING * POOLING + 4.0 * ideal)) / 2.0
+    return root * root
+
+
+def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge) -> Limits:
+    """What bounds a replica's batch at these levers."""
+    objective = spec.objective
+    kv = knowledge.kv_sequences
+    return Limits(
+        max_num_seqs=levers.max_num_seqs,
+        max_num_batched_tokens=levers.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
+        tpot_seconds=objective.tpot_seconds if objective else None,
+        kv_sequences=kv.value(0.0) if kv.weight > 0 else None,
+    )
+
+
+def modelled(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile) -> tuple[Capacity, float] | None:
+    """A replica at its limit, and the requests a second it should carry beside others; None without its speed."""
+    slowness = knowledge.speed
+    if slowness is None or spec.objective is None:
+        return None
+    one = capacity(profile, speed=slowness, lengths=knowledge.lengths, limits=limits_of(spec, levers, knowledge))
+    share = 1.0
+    if spec.objective.ttft_seconds is not None:
+        share = queue_share(
+            profile, speed=slowness, lengths=knowledge.lengths, ttft_seconds=spec.objective.ttft_seconds
+        )
+    return one, share * one.requests_per_second
+
+
+def learn(
+    knowledge: Knowledge,
+    *,
+    now: float,
+    spec: TierSpec,
+    assessment: Assessment,
+    pool: PoolState,
+    profile: Profile,
+    lead_seconds: float,
+) -> Knowledge:
+    """What is known after one tick. From a tick that cannot be believed nothing is learned, and queues' growth is
+    not read across it."""
+    if not assessment.state.known:
+        return dataclasses.replace(knowledge, looks=()) if knowledge.looks else knowledge
+    traffic = assessment.traffic
+    elapsed = min(now - knowledge.at, 60.0) if knowledge.at is not None else 15.0
+    looks = demand.look(knowledge.looks, now=now, traffic=traffic)
+    seen = traffic.observed_pods / max(pool.ready, traffic.observed_pods, 1) or 1.0
+    rate = demand.arrivals(looks, traffic=traffic, share_seen=seen)
+    minutes = demand.minute_over(knowledge.minutes, now=now, rate=rate)
+    arriving = demand.demand(looks, minutes, rate=rate, traffic=traffic)
+    knowledge = dataclasses.replace(
+        _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile),
+        at=now,
+        looks=looks,
+        minutes=minutes,
+        demand=arriving,
+        forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
+    )
+    return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
+
+
+def _measure(
+    knowledge: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
+) -> Knowledge:
+    """Lengths, speed and KV room from one look.
+
+    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
+    (arrivals x seconds of reading) are not among them.
+    """
+    requests = traffic.requests_per_second * elapsed
+    prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
+    if traffic.mean_prompt_tokens and requests > 0:
+        prompt = prompt.add(
+            traffic.mean_prompt_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
+        )
+    if traffic.mean_output_tokens and requests > 0:
+        output = output.add(
+            traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
+        )
+    found = dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+    pods = max(traffic.observed_pods, 1)
+    running = sum(one.present - one.waiting for one in looks) / len(looks)
+    reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
+    decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
+    if decoding <= 0 or tokens <= 0:
+        return found
+    slowness = speed(
+        profile,
+        batch=decoding / pods,
+        lengths=found.lengths,
+        step_seconds=decoding / tokens,
+        prompt_rate=traffic.prompt_tokens_per_second / pods,
+    )
+    kv, usage = found.kv_sequences, traffic.kv_cache_usage or 0.0
+    if usage >= KV_TELLS:
+        kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
+    return dataclasses.replace(
+        found,
+        kv_sequences=kv,
+        slowness=found.slowness.add(
+            slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES
+        ),
+    )
+
+
+def _weigh(
+    knowledge: Knowledge, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
+) -> Knowledge:
+    """Note how strained the pool is, and once a minute hold the minute's misses against it."""
+    model = modelled(spec, pool.current, knowledge, profile)
+    if model is None or spec.objective is None or knowledge.demand is None:
+        return knowledge
+    serving = max(pool.ready, assessment.traffic.observed_pods, 1)
+    strain = knowledge.demand.level / (model[1] * pooled(serving))
+    strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
+    since = knowledge.weighed_at
+    if since is not None and now - since < WEIGH_SECONDS:
+        return dataclasses.replace(knowledge, strains=strains)
+    misses, total = _minute(assessment)
+    learned = knowledge.belief
+    if total > 0 and since is not None:
+        learned = belief.learn(
+            learned,
+            strain=max(value for _, value in strains),
+            misses=misses,
+            total=total,
+            budget=spec.objective.error_budget,
+            seconds=min(now - since, 10 * WEIGH_SECONDS),
+        )
+    return dataclasses.replace(knowledge, strains=strains, belief=learned, weighed_at=now)
+
+
+def _minute(assessment: Assessment) -> tuple[float, float]:
+    """Misses of either promise and requests over the shortest window. One request may miss both; both are counted."""
+    misses, total = 0.0, 0.0
+    for slo in assessment.slos.values():
+        if slo.state is SignalState.OK and slo.windows:
+            shortest = slo.windows[0]
+            misses += shortest.ratio.point * shortest.total
+            total = max(total, shortest.total)
+    return misses, total
