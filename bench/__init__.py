@@ -1,0 +1,1 @@
+"""Benchmarks: what the operator achieves beside others. Nothing here ships."""

@@ -1,0 +1,74 @@
+"""Who decides: the face that every policy shows, and the operator's own code behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from tierkeeper.scaling.decide import decide
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Decision, Levers, PoolState
+from tierkeeper.sim.scrape import View
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import Mode, TierKey, TierSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TierView:
+    """All that a policy may know of a tier at a tick: what a cluster would show."""
+
+    spec: TierSpec
+    assessment: Assessment
+    pool: PoolState
+    samples: View
+    """The scraped series, for who reads others than the assessment does."""
+
+
+class Policy(Protocol):
+    """Sets the levers of all tiers at each tick."""
+
+    @property
+    def name(self) -> str: ...
+
+    def decide(self, *, now: float, views: Mapping[TierKey, TierView]) -> Mapping[TierKey, Levers]:
+        """The levers that each tier shall have; a tier that is left out keeps what it has. ``now``: seconds."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A policy that says why: the decisions of its last tick."""
+
+    @property
+    def decisions(self) -> Mapping[TierKey, Decision]: ...
+
+
+@dataclass(slots=True)
+class Ours:
+    """The operator's own law, ``scaling.decide`` as it ships, with one memory a tier."""
+
+    name: str = "tierkeeper"
+    decisions: dict[TierKey, Decision] = field(default_factory=dict)
+    _memories: dict[TierKey, Memory] = field(default_factory=dict)
+
+    def decide(self, *, now: float, views: Mapping[TierKey, TierView]) -> Mapping[TierKey, Levers]:
+        return {key: self._decide(now, key, view) for key, view in views.items()}
+
+    def _decide(self, now: float, key: TierKey, view: TierView) -> Levers:
+        memory = self._memories.get(key) or Memory.fresh(now)
+        decision, self._memories[key] = decide(
+            now=now, spec=view.spec, assessment=view.assessment, pool=view.pool, memory=memory
+        )
+        self.decisions[key] = decision
+        return view.pool.current if view.spec.scaling.mode is Mode.RECOMMEND else decision.levers
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """Nothing is ever changed: the pool stays as it starts."""
+
+    name: str = "static"
+
+    def decide(self, *, now: float, views: Mapping[TierKey, TierView]) -> Mapping[TierKey, Levers]:  # noqa: ARG002
+        return {}

@@ -1,0 +1,212 @@
+"""The metrics source of a run: for every signal that the operator asks for, the samples that Prometheus would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from math import inf
+
+import numpy as np
+
+from tierkeeper.render.promql import MAX_BUDGET_POINTS, Query, queries
+from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT, Columns, Floats, le_text
+from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraper, Scraping, View
+from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
+from tierkeeper.slo.model import Sample
+from tierkeeper.slo.readings import BUCKET_SIGNALS, Readings, group
+from tierkeeper.slo.signals import FAMILY_LABEL, STAT_LABEL, MetricLabels, Signal, SignalKind, Stat
+from tierkeeper.tier import TierKey
+
+LABELS = MetricLabels()
+
+_BUDGET_EVERY = 60
+"""The finest step of the budget's subquery, in seconds, as in ``render.promql``."""
+
+_GAUGES: Mapping[SignalKind, str] = {
+    SignalKind.RUNNING: "vllm:num_requests_running",
+    SignalKind.WAITING: "vllm:num_requests_waiting",
+    SignalKind.KV_CACHE_USAGE: "vllm:kv_cache_usage_perc",
+}
+_COUNTERS: Mapping[SignalKind, str] = {
+    SignalKind.REQUESTS: f"{TTFT}_count",
+    SignalKind.FINISHED: "vllm:request_success_total",
+    SignalKind.PROMPT_TOKENS: "vllm:prompt_tokens_total",
+    SignalKind.GENERATION_TOKENS: "vllm:generation_tokens_total",
+    SignalKind.REJECTED: "vllm:admission_rejections_total",
+    SignalKind.PREEMPTIONS: "vllm:num_preemptions_total",
+}
+_MEANS: Mapping[SignalKind, str] = {
+    SignalKind.QUEUE_TIME: "vllm:request_queue_time_seconds",
+    SignalKind.PREFILL_TIME: "vllm:request_prefill_time_seconds",
+    SignalKind.TTFT_TIME: TTFT,
+    SignalKind.PROMPT_LENGTH: "vllm:request_prompt_tokens",
+    SignalKind.OUTPUT_LENGTH: "vllm:request_generation_tokens",
+}
+_BUCKETS: Mapping[SignalKind, tuple[str, ...]] = {
+    SignalKind.TTFT_BUCKETS: (TTFT,),
+    SignalKind.TPOT_BUCKETS: (REQUEST_TPOT, INTER_TOKEN),
+}
+
+
+def budget_step(seconds: int) -> int:
+    """Step of the subquery over the budget's period, in seconds."""
+    return max(_BUDGET_EVERY, seconds // MAX_BUDGET_POINTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one look at the source gave: readings by tier, or why there are none."""
+
+    readings: Mapping[TierKey, Readings]
+    views: Mapping[TierKey, View]
+    """The same moment by tier, for who reads other series than the operator does."""
+    error: tuple[str, str] | None = None
+    """Reason and message of a source that did not answer."""
+
+
+class Source:
+    """Scrapes all tiers, and answers what the operator asks as the operator asks it: slow windows not at each tick.
+
+    ``budget_days``: the distinct ``windowDays`` of the tiers.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[TierKey, Columns],
+        scraping: Scraping,
+        *,
+        budget_days: Iterable[int] = (),
+        faults: Faults = NO_FAULTS,
+        seed: int = 0,
+    ) -> None:
+        self.scraping = scraping
+        self.windows: Windows = CONTROL_WINDOWS.for_scrape_interval(scraping.interval_seconds)
+        self._queries = queries(LABELS, self.windows, budget_days)
+        self._stepped = {q.signal.window_seconds for q in self._queries if q.optional}
+        self._faults = faults
+        seeds = np.random.SeedSequence(seed).spawn(len(columns))
+        self.scrapers = {
+            key: Scraper(
+                pages,
+                scraping,
+                range_seconds=max(self.windows.seconds),
+                subqueries=[(seconds, budget_step(seconds)) for seconds in sorted(self._stepped)],
+                faults=faults,
+                seed=int(own.generate_state(1)[0]),
+            )
+            for (key, pages), own in zip(columns.items(), seeds, strict=True)
+        }
+        self._asked: dict[Signal, float] = {}
+        self._readings: dict[TierKey, Readings] = {}
+        self._frozen: Snapshot | None = None
+
+    def snapshot(self, now: float) -> Snapshot:
+        """What a look at this time of the run shows."""
+        if any(now in span for span in self._faults.down):
+            return Snapshot({}, self._views(now), ("Unreachable", "http://prometheus:9090: connection refused"))
+        if any(now in span for span in self._faults.frozen):
+            self._frozen = self._frozen or self._look(now)
+            return self._frozen
+        self._frozen = None
+        return self._look(now)
+
+    def _look(self, now: float) -> Snapshot:
+        """Ask what is due; what is not still holds, and is not sorted by tier anew."""
+        views = self._views(now)
+        due = [q for q in self._queries if now - self._asked.get(q.signal, -inf) >= q.every_seconds]
+        self._asked.update((query.signal, now) for query in due)
+        news = group({query.signal: self._ask(query, views) for query in due}, LABELS)
+        asked = {query.signal for query in due}
+        merged = {key: _merged(key, asked, self._readings.get(key), news.get(key)) for key in views}
+        self._readings = {key: readings for key, readings in merged.items() if readings is not None}
+        return Snapshot(self._readings, views)
+
+    def _views(self, now: float) -> dict[TierKey, View]:
+        return {key: scraper.at(now - self.scraping.late) for key, scraper in self.scrapers.items()}
+
+    def _ask(self, query: Query, views: Mapping[TierKey, View]) -> list[Sample]:
+        found: list[Sample] = []
+        for key, view in views.items():
+            found += answer(query.signal, key, view, stepped=query.signal.window_seconds in self._stepped)
+        return found
+
+
+def _merged(key: TierKey, asked: set[Signal], before: Readings | None, news: Readings | None) -> Readings | None:
+    """What ``group`` would make of the new answers together with the old ones that were not asked for again.
+
+    Only windows of buckets are asked for at longer intervals. None where no series says anything of the tier.
+    """
+    if before is None:
+        return news
+    stale = {(BUCKET_SIGNALS[s.kind], s.window_seconds) for s in asked if s.kind in BUCKET_SIGNALS}
+    kept = {place: raw for place, raw in before.families.items() if place not in stale}
+    if not kept:
+        return news
+    news = news or Readings(key=key, evaluated_at=before.evaluated_at)
+    return replace(news, families={**kept, **news.families})
+
+
+def answer(signal: Signal, key: TierKey, view: View, *, stepped: bool = False) -> list[Sample]:
+    """The samples of one tier. ``stepped``: the window is a subquery in steps of ``budget_step``."""
+    kind, seconds = signal.kind, signal.window_seconds
+    at = view.at_ms / 1000.0
+    if kind in _GAUGES:
+        return _by_pod(key, view.gauge(_GAUGES[kind]), at)
+    if kind is SignalKind.WAITING_FLOOR:
+        return _by_pod(key, view.lowest(_GAUGES[SignalKind.WAITING], seconds or CONTROL_WINDOWS.rate), at)
+    if kind is SignalKind.SAMPLE_AGE:
+        return _by_pod(key, view.ages(), at)
+    if kind in _COUNTERS:
+        rate = view.rate(_COUNTERS[kind], seconds)
+        return [] if rate is None else [Sample(_tier(key), rate, at)]
+    if kind in _MEANS:
+        parts = ((Stat.SUM, "sum"), (Stat.COUNT, "count"))
+        rates = [(stat, view.rate(f"{_MEANS[kind]}_{suffix}", seconds)) for stat, suffix in parts]
+        return [Sample(_stat(key, stat), rate, at) for stat, rate in rates if rate is not None]
+    columns = view.scraper.columns
+    if stepped:
+        increases = view.stepped_increases(seconds, budget_step(seconds))
+    else:
+        increases = view.increases(slice(0, columns.buckets), seconds)
+    return _histograms(key, columns, increases, families=_BUCKETS[kind], at=at)
+
+
+def _by_pod(key: TierKey, values: Mapping[str, float], at: float) -> list[Sample]:
+    return [Sample({**_tier(key), LABELS.pod: pod}, value, at) for pod, value in values.items()]
+
+
+def _histograms(
+    key: TierKey, columns: Columns, increases: Floats, *, families: tuple[str, ...], at: float
+) -> list[Sample]:
+    """Per family and edge: the sum over pods, and over how many of them."""
+    pods = len(increases)
+    if not pods:
+        return []
+    sums = increases.sum(axis=0).tolist()
+    found = []
+    for family in families:
+        place = columns.families[family]
+        for labels, total in zip(_edges(key, family, columns.edges(family)), sums[place], strict=True):
+            found += [Sample(labels[0], total, at), Sample(labels[1], float(pods), at)]
+    return found
+
+
+@cache
+def _tier(key: TierKey) -> dict[str, str]:
+    return {LABELS.namespace: key.namespace, LABELS.tier: key.name}
+
+
+@cache
+def _stat(key: TierKey, stat: Stat) -> dict[str, str]:
+    return {**_tier(key), STAT_LABEL: stat.value}
+
+
+@cache
+def _edges(key: TierKey, family: str, edges: tuple[float, ...]) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """Labels of each bucket's sum and series, +Inf last."""
+    found = []
+    for edge in (*edges, float("inf")):
+        labels = {**_tier(key), FAMILY_LABEL: family, "le": le_text(edge)}
+        found.append(({**labels, STAT_LABEL: Stat.SUM.value}, {**labels, STAT_LABEL: Stat.SERIES.value}))
+    return found
