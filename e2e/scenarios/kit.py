@@ -72,8 +72,10 @@ class Kit:
         self.delete_namespace()
         self.cluster.kubectl("create", "namespace", self.namespace)
 
-    def delete_namespace(self) -> None:
-        self.cluster.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", "--timeout=120s")
+    def delete_namespace(self, *, wait: bool = True) -> None:
+        self.cluster.kubectl(
+            "delete", "namespace", self.namespace, "--ignore-not-found", f"--wait={str(wait).lower()}", "--timeout=120s"
+        )
 
     def apply(self, *objects: Object) -> None:
         for obj in objects:

@@ -40,7 +40,7 @@ class Judge:
 
     api: client.CustomObjectsApi
     created: dict[str, Any]
-    """The API server's answer to the stored tier's creation, before any operator could see it."""
+    """The API server's answer to the stored tier's creation."""
 
     def try_tier(self, tier: dict[str, Any]) -> str | None:
         """Create it as a dry run: the refusal's message, or None where it is accepted."""
@@ -73,15 +73,14 @@ class Judge:
 
 
 @pytest.fixture(scope="module")
-def judge(cluster: Cluster) -> Iterator[Judge]:
-    """A namespace with one stored tier, gone at the end."""
+def judge(cluster: Cluster, no_operator: None) -> Iterator[Judge]:
+    """A namespace with one stored tier that no operator writes to, gone at the end."""
     kubectl = cluster.kubectl
     kubectl("create", "namespace", NAMESPACE)
-    paused = TIER["spec"] | {"scaling": TIER["spec"]["scaling"] | {"mode": "Paused"}}  # should an operator be there
-    tier = TIER | {"metadata": {"name": "gold", "namespace": NAMESPACE}, "spec": paused}
+    tier = TIER | {"metadata": {"name": "gold", "namespace": NAMESPACE}}
     created = json.loads(kubectl("create", "-o", "json", "-f", "-", input=json.dumps(tier)))
     yield Judge(client.CustomObjectsApi(config.new_client_from_config(str(cluster.kubeconfig))), created)
-    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+    kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")  # an operator would make a pool of what is left
 
 
 @pytest.mark.parametrize("case", [c for c in OF_SPEC if c.accepted], ids=lambda c: c.id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -256,15 +255,6 @@ def _wait_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(f"Prometheus was not ready within 60 s:\n{log.read_text()[-2000:]}")
 
 
-def _debian_prometheus() -> Path:
-    """Prometheus 2 from Debian's package; skips where it is not installed."""
-    binary = shutil.which("prometheus")
-    version = subprocess.run([binary, "--version"], capture_output=True, text=True) if binary else None
-    if version is None or "version 2." not in version.stdout + version.stderr:
-        pytest.skip("Debian's Prometheus 2 is not on PATH: apt-get install prometheus, or unpack its package")
-    return Path(binary or "")
-
-
 @dataclass
 class Look:
     """What the loop saw of all tiers at one moment."""
@@ -310,7 +300,7 @@ async def take(url: str) -> Look:
 @pytest.fixture(scope="module", params=["prometheus-3", "debian-prometheus-2"])
 def look(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Look:
     """One look at all pods after they have been scraped for a whole window."""
-    binary = tools.prometheus() if request.param == "prometheus-3" else _debian_prometheus()
+    binary = tools.prometheus() if request.param == "prometheus-3" else tools.debian_prometheus()
     with exporter() as (port, started), prometheus(binary, tmp_path_factory.mktemp(request.param), port) as url:
         started.append(time.monotonic())
         time.sleep(SETTLE_SECONDS)

@@ -1,4 +1,6 @@
-"""Go programs besides Kubernetes, each built once from its pinned module: Helm 4, Helm 3, Prometheus and promtool."""
+"""Go programs besides Kubernetes, each built once from its pinned module: Helm 4, Helm 3, Prometheus and promtool.
+
+Beside them Debian's older Prometheus, as its package has it."""
 
 from pathlib import Path
 
@@ -6,6 +8,8 @@ from e2e.artifacts import Input, cached, go_binary, run_logged
 
 HERE = Path(__file__).parent
 PROMETHEUS_VERSION = "3.16.0"  # module version v0.316.0
+
+_DEBIAN_PROMETHEUS = "prometheus/bookworm"
 
 # The modules do not say their own version, and Helm 3 built without one takes every cluster it cannot ask for v1.20.
 _HELM4_LDFLAGS = "-X helm.sh/helm/v4/internal/version.version=v4.3.1"
@@ -38,6 +42,22 @@ def prometheus() -> Path:
 def promtool() -> Path:
     """promtool of the same release: checks configuration and rules; raises BuildError."""
     return _prometheus("promtool")
+
+
+def debian_prometheus() -> Path:
+    """Debian 12's Prometheus 2.42, unpacked from its package and not installed; raises BuildError."""
+
+    def build(folder: Path) -> None:
+        log = folder / "build.log"
+        if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
+            run_logged(["apt-get", "update", "-qq"], log=log)
+        # The user _apt may not write into the cache folder.
+        run_logged(["apt-get", "download", "-o", "APT::Sandbox::User=root", _DEBIAN_PROMETHEUS], log=log, cwd=folder)
+        package = next(folder.glob("prometheus_*.deb"))
+        run_logged(["dpkg-deb", "-x", str(package), str(folder / "root")], log=log)
+        package.unlink()
+
+    return cached("debian-prometheus", [_DEBIAN_PROMETHEUS], build, expected_seconds=5) / "root/usr/bin/prometheus"
 
 
 def _prometheus(name: str) -> Path:

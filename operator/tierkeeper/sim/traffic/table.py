@@ -51,7 +51,7 @@ class Kind(StrEnum):
     COUNT = "count"
     """A whole number."""
     TIME = "time"
-    """A UTC date and time, or a number; read as seconds since the first row."""
+    """A UTC date and time, read as seconds, or a number."""
     TEXT = "text"
 
 
@@ -61,7 +61,8 @@ class Column:
 
     ``names`` maps each accepted header (compared without case) to the factor that turns its cells into the result's
     unit; the first is the one that messages ask for. ``expects`` completes "write ...". Converted values must lie in
-    [``low``, ``high``], and not fall where ``ascending``.
+    [``low``, ``high``]. An ``ascending`` column never falls and is read as the distance from its first row, which is
+    what ``high`` then limits.
     """
 
     names: Mapping[str, float]
@@ -87,7 +88,7 @@ class _Parser:
     blocks: list[NDArray[np.float64]] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     dates: bool | None = None
-    origin: int | None = None
+    first: float | None = None
     last: float = -math.inf
 
     def take(self, cells: list[str], lines: list[int]) -> None:
@@ -100,8 +101,11 @@ class _Parser:
         except ValueError:
             at = next(i for i, cell in enumerate(cells) if not self._readable(cell))
             raise self._error(lines[at], cells[at], self._unreadable(cells[at])) from None
-        low = -math.inf if self.dates else self.column.low  # a date before the first one is out of order, not too small
-        good = (values >= low) & (values <= self.column.high)  # NaN is never good
+        if self.column.ascending and self.first is None:
+            self.first = float(values[0])
+        with np.errstate(invalid="ignore"):  # infinity less itself; the next line finds it
+            reached = values if self.first is None else values - self.first
+        good = (values >= self.column.low) & (reached <= self.column.high) & np.isfinite(values)
         if self.column.kind is Kind.COUNT:
             good &= np.floor(values) == values
         if not good.all():
@@ -109,7 +113,7 @@ class _Parser:
             raise self._error(lines[at], cells[at], self._out_of_range(float(values[at])))
         if self.column.ascending:
             self._check_order(values, cells, lines)
-        self.blocks.append(values)
+        self.blocks.append(reached)
 
     def _check_order(self, values: NDArray[np.float64], cells: list[str], lines: list[int]) -> None:
         falls = np.diff(values, prepend=self.last) < 0
@@ -130,10 +134,8 @@ class _Parser:
         if not self.dates:
             return np.array(cells, dtype=np.float64) * self.factor
         # Microseconds: nanoseconds would wrap silently for years past 2262.
-        ticks = np.array([_utc(cell) for cell in cells], dtype="datetime64[us]").astype(np.int64)
-        if self.origin is None:
-            self.origin = int(ticks[0])
-        return (ticks - self.origin) / 1e6
+        # As seconds since 1970 a double still tells 0.24 us apart.
+        return np.array([_utc(cell) for cell in cells], dtype="datetime64[us]").astype(np.int64) / 1e6
 
     def _readable(self, cell: str) -> bool:
         if not self.dates:
@@ -154,9 +156,9 @@ class _Parser:
             return "{cell} is not a finite number"
         if value < self.column.low:
             return "{cell} is negative" if value < 0 else "{cell} is too small"
-        if value > self.column.high:
-            return "{cell} is too large"
-        return "{cell} is not a whole number"
+        if self.column.kind is Kind.COUNT and value <= self.column.high:
+            return "{cell} is not a whole number"
+        return "{cell} is too large"
 
     def _error(self, line: int, cell: str, problem: str) -> TraceError:
         problem = problem.replace("{cell}", _shown(cell))
