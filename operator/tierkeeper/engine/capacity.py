@@ -106,15 +106,30 @@ def token_budget(
     return max(wanted, batch + 1.0)
 
 
-def queue_share(profile: Profile, *, speed: float, lengths: Lengths, ttft_seconds: float) -> float:
-    """Share of its capacity, in (0, 1), that a lone replica can use before 1 % of its prompts wait too long.
+def usable_share(
+    profile: Profile, *, speed: float, lengths: Lengths, batch: float, replicas: float, ttft_seconds: float | None
+) -> float:
+    """Share of the capacity of ``replicas`` together, in (0, 1), that can be used before 1 % of requests suffer.
 
-    In heavy traffic a queue's wait exceeds t with probability exp(-(1 - u) t / (u S)) for a mean service S, so
-    u = 1 / (1 + ln(100) * S / t), with S the time to read one prompt. 1,155 tokens take 80 ms: 0.80 at 1.5 s, 0.58 at
-    500 ms. (J. F. C. Kingman, "The single server queue in heavy traffic", 1961.)
+    Two things take from it, both less in a larger pool. The number of requests present varies like its square root:
+    beside a mean of N * B, P99 is 2.33 * sqrt(2 * N * B) above it, with arrivals that bunch twice as much as Poisson's.
+    And prompts queue for each other: in heavy traffic a wait exceeds t with probability exp(-N (1 - u) t / (u S)), S
+    the time to read one prompt, so u = 1 / (1 + 4.6 S / (N t)). (Halfin and Whitt, "Heavy-traffic limits for queues
+    with many exponential servers", 1981.) Worked as above at 1.5 s: 1 replica 0.57, 4 replicas 0.78, 8 replicas 0.84;
+    simulated, they miss 1 % at 0.63, 0.8 and 0.85.
     """
+    share = 1.0 / (1.0 + _TAIL_DEVIATIONS * math.sqrt(_BUNCHING / max(replicas * batch, 1.0)))
+    if ttft_seconds is None:
+        return share
     service = speed * (profile.base_seconds + profile.per_prefill_token_seconds * lengths.prompt_tokens)
-    return 1.0 / (1.0 + TAIL * service / ttft_seconds)
+    return share / (1.0 + TAIL * service / (max(replicas, 1.0) * ttft_seconds))
+
+
+_TAIL_DEVIATIONS = 2.33
+"""Standard deviations from the mean to P99 of a normal law."""
+
+_BUNCHING = 2.0
+"""Variance over mean of arrivals: Poisson's is 1, chat traffic's 1 to 3."""
 
 
 def _decode_slope(profile: Profile, lengths: Lengths) -> float:

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 #: How fast misses grow with strain. Simulated 8B replicas on the Azure conversation trace: 20 % more load made them 11
 #: times as many at a cap of 16 (exponent 13) and 2.4 times at 64 (exponent 5).
-STEEPNESS = 10.0
+STEEPNESS = 14.0
 
 #: Places of the cliff, as multiples of the model's limit, 4 % apart: 0.25 to 2.9.
 CLIFFS = tuple(0.25 * 1.04**k for k in range(63))
@@ -29,7 +29,7 @@ FLOORS = (0.0, 0.3, 1.0, 3.0, 10.0)
 _FLOOR_PRIOR = (0.80, 0.08, 0.05, 0.04, 0.03)
 
 #: Spread of the cliff before anything was seen, in ln: the model is within 20 % two times in three.
-PRIOR_SPREAD = 0.2
+PRIOR_SPREAD = 0.15
 
 #: Evidence halves in about an hour and a half: prompts, caches and engines change within a day.
 MEMORY_SECONDS = 7200.0

@@ -20,6 +20,9 @@ ROOM_SHARE = 0.8
 #: A max-num-seqs that burned TPOT is not tried again for this long: the slow control pair looks back 30 minutes.
 CAP_MARK_SECONDS = 1800.0
 
+#: After a change that only histograms can see: the shortest window (60 s) and one scrape (15 s) must lie behind it.
+SETTLE_WINDOW_SECONDS = 75.0
+
 #: A live resize that has not reached every pod by now is stuck (it takes 5 s, and 90 s where kubelet is not nudged):
 #: the live levers count as out of reach and replicas must do.
 RESIZE_STUCK_SECONDS = 120.0
@@ -106,6 +109,14 @@ class Context:
         """Whether cap and token budget can be moved without a restart, and the last move arrived."""
         since = self.memory.resizing_since
         return self.pool.live_resize and (since is None or self.elapsed(since) < RESIZE_STUCK_SECONDS)
+
+    @property
+    def budget_frozen(self) -> bool:
+        """Whether some error budget is spent beyond the share at which its policy freezes voluntary change."""
+        if self.spec.objective is None:
+            return False
+        frozen = 1.0 - self.spec.objective.budget.freeze_percent / 100
+        return any(s.budget_left is not None and s.budget_left <= frozen for s in self.assessment.slos.values())
 
     def elapsed(self, since: float | None) -> float:
         """Seconds since a time; infinite where it never happened."""

@@ -6,15 +6,17 @@ the queue. Three readings are kept, from slow to fast, and a faster one counts o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tierkeeper.slo.model import Traffic
 
-#: Arrivals come in bunches: their count varies more than a Poisson process by this factor (Azure 2023: coefficient of
-#: variation of the gaps 1.09, so 1.2; chat clients of ServeGen 1 to 3).
-BUNCHING = 2.0
+#: Arrivals come in bunches: their count varies more than a Poisson process by this factor, until the minutes of the
+#: tier have shown their own (gaps of the Azure 2023 trace have a coefficient of variation of 1.09, so 1.2; chat clients
+#: of ServeGen 1 to 3). It counts as much as so many of them.
+BUNCHING, BUNCHING_WEIGHT = 2.0, 5.0
 
 #: A faster reading must lie this many standard deviations above the slower one: one false alarm in 160 looks.
 CERTAIN = 2.5
@@ -29,6 +31,9 @@ MINUTES = 15
 #: The mean of so many minutes is the slow reading.
 SLOW_MINUTES = 5
 
+#: Minutes of the shorter of the two lines by which a trend is read.
+SHORT_MINUTES = 7
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -38,6 +43,8 @@ class Look:
     waiting: float
     present: float
     """Requests in the pool: running and waiting."""
+    pods: int = 0
+    """Pods that were seen. A young pod serves before it is seen, so looks at unlike numbers cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ class Demand:
 def look(looks: Sequence[Look], *, now: float, traffic: Traffic) -> tuple[Look, ...]:
     """The looks with this one."""
     kept = tuple(one for one in looks if now - LOOKS_SECONDS <= one.at < now)
-    return (*kept, Look(now, traffic.waiting, traffic.running + traffic.waiting))
+    return (*kept, Look(now, traffic.waiting, traffic.running + traffic.waiting, traffic.observed_pods))
 
 
 def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> float:
@@ -72,7 +79,7 @@ def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> f
     ``share_seen``: observed pods / ready pods; those that are not seen are taken to carry as much as the others.
     """
     growth = 0.0
-    if len(looks) > 1 and looks[-1].at - looks[0].at >= LOOK_BACK_SECONDS:
+    if looks and looks[-1].at - looks[0].at >= LOOK_BACK_SECONDS - 1.0:
         growth = (looks[-1].waiting - looks[0].waiting) / (looks[-1].at - looks[0].at)
     seen = traffic.requests_per_second + traffic.rejected_per_second + growth
     return max(seen, 0.0) / share_seen
@@ -89,18 +96,29 @@ def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, tra
     """What arrives now. ``rate`` is the last minute's arrivals a second."""
     recent = [m.rate for m in minutes[-SLOW_MINUTES:]]
     slow = sum(recent) / len(recent) if recent else rate
-    level = slow
-    if abs(rate - slow) > CERTAIN * deviation(slow, 60.0 * (1 + 1 / max(len(recent), 1))):
+    level, bunching = slow, _bunching(minutes)
+    if abs(rate - slow) > CERTAIN * deviation(slow, 60.0, bunching) * math.sqrt(1.0 + 1.0 / max(len(recent), 1)):
         level = rate
     jump = _jump(looks, traffic)
-    if jump is not None and jump > level + CERTAIN * deviation(level, LOOK_BACK_SECONDS):
+    if jump is not None and jump > level + CERTAIN * deviation(level, LOOK_BACK_SECONDS, bunching):
         level = max(level, jump)
-    return _with_trend(level, minutes)
+    return _with_trend(level, minutes, bunching)
 
 
-def deviation(rate: float, seconds: float) -> float:
+def deviation(rate: float, seconds: float, bunching: float) -> float:
     """Standard deviation of a rate counted over so many seconds, at least that of one request."""
-    return math.sqrt(BUNCHING * max(rate, 1.0 / seconds) / seconds)
+    return math.sqrt(bunching * max(rate, 1.0 / seconds) / seconds)
+
+
+def _bunching(minutes: Sequence[Minute]) -> float:
+    """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters; the largest
+    is left out, since one step of the load is no noise."""
+    squares = sorted((b.rate - a.rate) ** 2 / 2.0 for a, b in itertools.pairwise(minutes))[:-1]
+    if not squares:
+        return BUNCHING
+    mean = max(sum(m.rate for m in minutes) / len(minutes), 1.0 / 60.0)
+    shown = 60.0 * sum(squares) / mean
+    return (shown + BUNCHING * BUNCHING_WEIGHT) / (len(squares) + BUNCHING_WEIGHT)
 
 
 def _jump(looks: Sequence[Look], traffic: Traffic) -> float | None:
@@ -109,22 +127,32 @@ def _jump(looks: Sequence[Look], traffic: Traffic) -> float | None:
         return None
     last = looks[-1]
     before = [one for one in looks if last.at - one.at >= LOOK_BACK_SECONDS - 1.0]
-    if not before:
+    if not before or any(one.pods != last.pods for one in looks if one.at >= before[-1].at):
         return None
     return traffic.finished_per_second + (last.present - before[-1].present) / (last.at - before[-1].at)
 
 
-def _with_trend(level: float, minutes: Sequence[Minute]) -> Demand:
-    """The least-squares line through the minutes, where its slope cannot be chance; else the level alone."""
+def _with_trend(level: float, minutes: Sequence[Minute], bunching: float) -> Demand:
+    """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone.
+
+    A short line follows a turn, a long one tells a slow slope from noise: the short one first.
+    """
+    for span in (SHORT_MINUTES, MINUTES):
+        line = _line(minutes[-span:], bunching) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
+        if line is not None:
+            end, slope = line
+            # A mean over five minutes is 2.5 minutes old: on a slope the line's end is the better reading of now.
+            return Demand(max(level, end) if slope > 0 else level, slope, len(minutes))
+    return Demand(level, 0.0, len(minutes))
+
+
+def _line(minutes: Sequence[Minute], bunching: float) -> tuple[float, float] | None:
+    """Value at the end and slope of the line through the minutes; None where the slope may be chance."""
     count = len(minutes)
-    if count < SLOW_MINUTES:
-        return Demand(level, 0.0, count)
     mean_at = sum(m.at for m in minutes) / count
     mean_rate = sum(m.rate for m in minutes) / count
     spread = sum((m.at - mean_at) ** 2 for m in minutes)
     slope = sum((m.at - mean_at) * (m.rate - mean_rate) for m in minutes) / spread
-    if abs(slope) <= CERTAIN * deviation(mean_rate, 60.0) / math.sqrt(spread):
-        return Demand(level, 0.0, count)
-    # A mean over five minutes is 2.5 minutes old: on a slope the line's end is the better reading of now.
-    line = mean_rate + slope * (minutes[-1].at - mean_at)
-    return Demand(max(level, line) if slope > 0 else level, slope, count)
+    if abs(slope) <= CERTAIN * deviation(mean_rate, 60.0, bunching) / math.sqrt(spread):
+        return None
+    return mean_rate + slope * (minutes[-1].at - mean_at), slope

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 
-from tierkeeper.engine.capacity import Capacity, Limits, capacity, queue_share, speed
+from tierkeeper.engine.capacity import Capacity, Limits, capacity, speed, usable_share
 from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
@@ -28,6 +28,9 @@ SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
 #: So many sequences must have been looked at before their speed is believed: 20 % of noise each, 5 % together.
 TRUSTED_SEQUENCES = 20.0
 
+#: Gauges tell of now and rates of the last minute: they fit together once the same pods were seen for that long.
+EVEN_SECONDS = 60.0
+
 #: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
 KV_TELLS = 0.25
 
@@ -36,10 +39,8 @@ KV_TELLS = 0.25
 WEIGH_SECONDS = 60.0
 STRAIN_SECONDS = 180.0
 
-#: A pool is more than its replicas: bunches even out behind one balancer. N replicas carry what N - 0.27 sqrt(N) ideal
-#: ones would. Simulated 8B replicas at 1 % misses: one carries 3.75 requests/s, each of ten 4.7 (Halfin, Whitt, 1981,
-#: for the square root).
-POOLING = 0.27
+#: Beyond this share of what replicas can do at all, nothing learned counts: a queue there grows without end.
+MOST_USED = 0.92
 
 #: Until a start was seen, it is taken to last this long: between a 3B model's 59 s and a 70B model's 215 s.
 STARTUP_SECONDS = 120.0
@@ -68,6 +69,10 @@ class Knowledge:
 
     at: float | None = None
     """The last tick that could be believed."""
+    pods: tuple[int, int] = (-1, -1)
+    """Pods seen, and Ready."""
+    even_since: float | None = None
+    """Since when those have been the same, without a break."""
     prompt_tokens: Mean = Mean()
     output_tokens: Mean = Mean()
     slowness: Mean = Mean()
@@ -102,17 +107,6 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
     )
 
 
-def pooled(replicas: float) -> float:
-    """Ideal replicas that so many real ones stand for."""
-    return replicas - POOLING * math.sqrt(replicas)
-
-
-def replicas_for(ideal: float) -> float:
-    """The inverse of ``pooled``: 3 ideal replicas take 3.5 real ones."""
-    root = (POOLING + math.sqrt(POOLING * POOLING + 4.0 * ideal)) / 2.0
-    return root * root
-
-
 def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge) -> Limits:
     """What bounds a replica's batch at these levers."""
     objective = spec.objective
@@ -125,18 +119,48 @@ def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge) -> Limits:
     )
 
 
-def modelled(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile) -> tuple[Capacity, float] | None:
-    """A replica at its limit, and the requests a second it should carry beside others; None without its speed."""
-    slowness = knowledge.speed
-    if slowness is None or spec.objective is None:
-        return None
-    one = capacity(profile, speed=slowness, lengths=knowledge.lengths, limits=limits_of(spec, levers, knowledge))
-    share = 1.0
-    if spec.objective.ttft_seconds is not None:
-        share = queue_share(
-            profile, speed=slowness, lengths=knowledge.lengths, ttft_seconds=spec.objective.ttft_seconds
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the replicas of a pool should carry, by the model, at some levers."""
+
+    one: Capacity
+    profile: Profile
+    speed: float
+    lengths: Lengths
+    ttft_seconds: float | None
+
+    def rate(self, replicas: float) -> float:
+        """Requests a second at which so many replicas together should spend just their error budget."""
+        share = usable_share(
+            self.profile,
+            speed=self.speed,
+            lengths=self.lengths,
+            batch=self.one.batch,
+            replicas=replicas,
+            ttft_seconds=self.ttft_seconds,
         )
-    return one, share * one.requests_per_second
+        return share * replicas * self.one.requests_per_second
+
+    def replicas(self, rate: float, *, strain: float, backlog: float = 0.0) -> float:
+        """How many carry ``rate`` at ``strain`` times what they should, never above MOST_USED of what they can.
+
+        ``backlog``: requests a second to be worked off beside, at all that the replicas can.
+        """
+        least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
+        needed = least
+        for _ in range(8):
+            needed = max(least, needed * rate / (strain * self.rate(needed)))
+        return needed
+
+
+def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile) -> Model | None:
+    """The model at these levers; None while the pool has not shown its speed, and for a tier that promises nothing."""
+    slowness, objective = knowledge.speed, spec.objective
+    if slowness is None or objective is None:
+        return None
+    lengths = knowledge.lengths
+    one = capacity(profile, speed=slowness, lengths=lengths, limits=limits_of(spec, levers, knowledge))
+    return Model(one, profile, slowness, lengths, objective.ttft_seconds)
 
 
 def learn(
@@ -152,17 +176,25 @@ def learn(
     """What is known after one tick. From a tick that cannot be believed nothing is learned, and queues' growth is
     not read across it."""
     if not assessment.state.known:
-        return dataclasses.replace(knowledge, looks=()) if knowledge.looks else knowledge
+        return dataclasses.replace(knowledge, looks=(), pods=(-1, -1)) if knowledge.looks else knowledge
     traffic = assessment.traffic
+    pods = traffic.observed_pods, pool.ready
+    even_since = knowledge.even_since if pods == knowledge.pods else now
+    even = even_since is not None and now - even_since >= EVEN_SECONDS
     elapsed = min(now - knowledge.at, 60.0) if knowledge.at is not None else 15.0
     looks = demand.look(knowledge.looks, now=now, traffic=traffic)
-    seen = traffic.observed_pods / max(pool.ready, traffic.observed_pods, 1) or 1.0
-    rate = demand.arrivals(looks, traffic=traffic, share_seen=seen)
-    minutes = demand.minute_over(knowledge.minutes, now=now, rate=rate)
+    # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
+    seen = traffic.observed_pods / max(pool.ready, traffic.observed_pods, 1) if even else 1.0
+    rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
+    minutes = knowledge.minutes
+    if even or minutes:
+        minutes = demand.minute_over(minutes, now=now, rate=rate)
     arriving = demand.demand(looks, minutes, rate=rate, traffic=traffic)
     knowledge = dataclasses.replace(
-        _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile),
+        _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
         at=now,
+        pods=pods,
+        even_since=even_since,
         looks=looks,
         minutes=minutes,
         demand=arriving,
@@ -219,11 +251,11 @@ def _weigh(
     knowledge: Knowledge, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
 ) -> Knowledge:
     """Note how strained the pool is, and once a minute hold the minute's misses against it."""
-    model = modelled(spec, pool.current, knowledge, profile)
-    if model is None or spec.objective is None or knowledge.demand is None:
+    here = model(spec, pool.current, knowledge, profile)
+    if here is None or spec.objective is None or knowledge.demand is None:
         return knowledge
     serving = max(pool.ready, assessment.traffic.observed_pods, 1)
-    strain = knowledge.demand.level / (model[1] * pooled(serving))
+    strain = knowledge.demand.level / here.rate(serving)
     strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:

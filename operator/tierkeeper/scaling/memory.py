@@ -72,6 +72,12 @@ class Words:
     """When it was last the right thing to say."""
 
 
+#: A rate over a minute is half a minute old.
+RATE_AGE_SECONDS = 30.0
+
+#: Weight of one more measured start: a handful of them make the mean.
+STARTUP_WEIGHT = 0.3
+
 #: A queue's trend is read over this long: six looks at a 5 s tick, two or three at 15 s.
 DRAIN_LOOK_SECONDS = 30.0
 
@@ -91,13 +97,17 @@ class Memory:
     ready: int | None = None
     replicas_at: float | None = None
     """Last change of the replicas, by the loop or by another hand."""
+    grown_at: float | None = None
+    """Last time that they became more."""
     live_at: float | None = None
     """Last change of max-num-seqs or of the token budget."""
     capacity_at: float | None = None
     """Last time a pod became Ready."""
     starting_since: float | None = None
+    asked: tuple[float, ...] = ()
+    """When each replica in flight was asked for, older first."""
     startup_seconds: float | None = None
-    """Measured: from the first pod in flight to the last one Ready."""
+    """Measured: from a replica asked for to one more Ready, the last ones smoothed."""
     unschedulable_since: float | None = None
     released_at: float | None = None
     """When a stuck scale-up was given back."""
@@ -146,8 +156,10 @@ class Memory:
 
     @property
     def lead_seconds(self) -> float:
-        """How long a replica takes to serve once it is asked for: measured, or STARTUP_SECONDS."""
-        return STARTUP_SECONDS if self.startup_seconds is None else self.startup_seconds
+        """How old the demand is when a replica that is asked for now begins to serve: its start-up, measured or
+        STARTUP_SECONDS, and half of the minute that rates look back."""
+        startup = STARTUP_SECONDS if self.startup_seconds is None else self.startup_seconds
+        return startup + RATE_AGE_SECONDS
 
     @property
     def changed_at(self) -> float | None:
@@ -157,7 +169,7 @@ class Memory:
     @property
     def relieved_at(self) -> float | None:
         """Since when look-back windows may show the present state: the last change, new pod or end of a backlog."""
-        return latest(self.changed_at, self.capacity_at, self.queued_at)
+        return latest(self.changed_at, self.capacity_at, self.queued_at if self.queue_since is None else None)
 
 
 def latest(*times: float | None) -> float | None:
@@ -203,13 +215,12 @@ def observe(
     memory = _observe_replicas(memory, now=now, current=pool.current)
     starting = in_flight(pool, assessment) > 0
     grew = memory.ready is not None and pool.ready > memory.ready
-    startup = memory.startup_seconds
-    if memory.starting_since not in (None, memory.started_at) and grew and not starting:
-        startup = now - (memory.starting_since or now)
+    asked, startup = _startup(memory, now=now, coming=in_flight(pool, assessment), grew=grew, ready=pool.ready)
     return dataclasses.replace(
         memory,
         ready=pool.ready,
         capacity_at=now if grew else memory.capacity_at,
+        asked=asked,
         startup_seconds=startup,
         starting_since=since(memory.starting_since, starting, now),
         unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
@@ -226,6 +237,21 @@ def observe(
             lead_seconds=memory.lead_seconds,
         ),
     )
+
+
+def _startup(
+    memory: Memory, *, now: float, coming: int, grew: bool, ready: int
+) -> tuple[tuple[float, ...], float | None]:
+    """The replicas still asked for, and the start-up time after those that became Ready: first asked, first Ready.
+
+    What was in flight before the operator looked has no known beginning and is not measured.
+    """
+    asked, startup = memory.asked, memory.startup_seconds
+    if grew and memory.ready is not None:
+        came, asked = asked[: ready - memory.ready], asked[ready - memory.ready :]
+        for took in (now - at for at in came if at > memory.started_at):
+            startup = took if startup is None else startup + STARTUP_WEIGHT * (took - startup)
+    return (*asked[:coming], *([now] * (coming - len(asked)))), startup
 
 
 def _look(looks: tuple[QueueLook, ...], *, now: float, assessment: Assessment) -> tuple[QueueLook, ...]:
@@ -248,6 +274,8 @@ def _observe_replicas(memory: Memory, *, now: float, current: Levers) -> Memory:
     seen, decided = memory.seen, memory.decided
     if seen is None or decided is None or current.replicas == seen.replicas:
         return dataclasses.replace(memory, drift="")
+    if current.replicas > seen.replicas:
+        memory = dataclasses.replace(memory, grown_at=now)
     if current.replicas == decided.replicas:
         return dataclasses.replace(memory, drift="", replicas_at=memory.decided_at)
     drift = f"replicas were changed {decided.replicas} → {current.replicas} by another hand"

@@ -9,9 +9,11 @@ from tierkeeper.tier import BudgetPolicy, Objective
 #: for what cannot be foreseen (steps, lost replicas), and for the freeze at 80 %.
 FULL = 0.7
 
-#: What a fresh pool may spend beside what it has spent: three budgets at most for as long as the hours behind it are
-#: clean, so that a pool between two sizes spends its time at both.
-MOST, LEAST = 3.0, 0.1
+#: What load may cost at most and at least, in budgets: never more than is promised, however clean the past hours were.
+MOST, LEAST = 1.0, 0.1
+
+#: How steeply spending slows as it nears FULL.
+SLOPE = 3.0
 
 #: Before anything is known, the pool counts as having spent half of that over so many requests.
 PRIOR_REQUESTS = 300.0
@@ -26,7 +28,7 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
     The fixed point: at a steady 0.57 of the budget spent, 0.57 is allowed (3 x (1 - 0.57 / 0.7)).
     """
     spent = max(_spent(objective, assessment, 21600), SHORT_SHARE * _spent(objective, assessment, 1800))
-    share = MOST * (1.0 - spent / FULL) * _caution(objective.budget, assessment)
+    share = SLOPE * (1.0 - spent / FULL) * _caution(objective.budget, assessment)
     return min(max(share, LEAST), MOST)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tierkeeper.scaling.context import Context, Proposal, has_room
+from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, Context, Proposal, has_room
 from tierkeeper.scaling.diagnose import Diagnosis
 from tierkeeper.scaling.levers import (
     BUDGET_FACTOR,
-    CAP_BOUND_SHARE,
     CUT_FACTOR,
     drop_unschedulable,
     hold,
@@ -29,6 +28,9 @@ GROW_FACTOR = 2
 
 #: A replica more for what burns without the plan knowing why, one at a time.
 STEP = 1
+
+#: A calm pool that somebody sized before is not grown on the model alone: its own minutes come first.
+OWN_MINUTES = 3.0
 
 #: The cap binds where this share of it runs.
 BINDS = 0.8
@@ -63,7 +65,7 @@ def demanded(ctx: Context, plan: Plan) -> int:
 
 def _grow(ctx: Context, plan: Plan) -> Proposal | None:
     wanted = demanded(ctx, plan)
-    if wanted <= ctx.current.replicas:
+    if wanted <= ctx.current.replicas or ctx.memory.knowledge.belief.minutes < OWN_MINUTES:
         return None
     levers = dataclasses.replace(_protective(ctx, plan), replicas=wanted)
     return Proposal(levers, Reason.DEMAND_ADD_REPLICAS, _demand(ctx, plan), demanded=wanted)
@@ -130,12 +132,13 @@ def _tpot(ctx: Context, plan: Plan) -> Proposal:
 
 
 def _tune(ctx: Context, plan: Plan) -> Proposal | None:
-    """The plan's live limits in calm: up where the present one binds and TPOT has room, down where the load fits."""
-    if not ctx.live_reachable:
+    """The plan's live limits in calm: up where TPOT has room, down where the load fits. Measured since the last move,
+    and never on a frozen budget."""
+    if not ctx.live_reachable or ctx.budget_frozen or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
         return None
     now, right, batch = ctx.current, plan.levers, ctx.worst_load / ctx.serving
     cap, tokens = now.max_num_seqs, now.max_num_batched_tokens
-    if right.max_num_seqs > cap and batch >= CAP_BOUND_SHARE * cap and ctx.tpot_allows(right.max_num_seqs):
+    if right.max_num_seqs > cap and has_room(ctx.assessment.tpot):
         cap = right.max_num_seqs
     elif right.max_num_seqs < cap and batch <= BINDS * right.max_num_seqs:
         cap = right.max_num_seqs

@@ -9,7 +9,7 @@ from tierkeeper.engine.capacity import batch_within, token_budget
 from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.belief import strain_for
 from tierkeeper.scaling.forecast import Way, expected
-from tierkeeper.scaling.knowledge import Knowledge, modelled, pooled, replicas_for
+from tierkeeper.scaling.knowledge import Knowledge, model
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.scaling.pace import allowed_share
 from tierkeeper.slo.model import Assessment
@@ -23,7 +23,8 @@ CAP_SHARE = 0.85
 CAP_TOLERANCE = 1.25
 TOKENS_TOLERANCE = 1.3
 
-#: A backlog is to be worked off within this time, beside what arrives: twice the DRAIN_SECONDS that need no replica.
+#: A backlog (and what will be added to it until new replicas serve) is to be worked off within this time, beside what
+#: arrives: twice the DRAIN_SECONDS that need no replica.
 BACKLOG_SECONDS = 120.0
 
 #: A replica is added when the need exceeds the replicas by more than this, and leaves when it is this far below:
@@ -82,27 +83,27 @@ def plan(
     if arriving is None or spec.objective is None or knowledge.speed is None:
         return None
     levers = _limits(spec, pool.current, knowledge, profile, (cap_ceiling, tokens_ceiling)) if live else pool.current
-    here, there = modelled(spec, pool.current, knowledge, profile), modelled(spec, levers, knowledge, profile)
+    here, there = model(spec, pool.current, knowledge, profile), model(spec, levers, knowledge, profile)
     if here is None or there is None:
         return None
     traffic = assessment.traffic
     allowed = strain_for(knowledge.belief, share=allowed_share(spec.objective, assessment))
     ahead = expected(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds)
     coming = max(arriving.level, ahead)
-    rate = coming + _backlog(spec, assessment) / BACKLOG_SECONDS
-    need = replicas_for(rate / (there[1] * allowed))
     serving = max(pool.ready, traffic.observed_pods, 1)
+    growth = max(0.0, arriving.level - serving * there.one.requests_per_second) * lead_seconds
+    backlog = _backlog(spec, assessment) + growth
+    need = there.replicas(coming, strain=allowed, backlog=backlog / BACKLOG_SECONDS)
     unseen = max(0, pool.ready - traffic.observed_pods)
-    worst = replicas_for((rate / (there[1] * allowed)) + unseen) if unseen else need
     return Plan(
         grow_to=max(1, math.ceil(need - GROW_SLACK)),
-        shrink_to=max(1, math.ceil(worst + SHRINK_SLACK)),
+        shrink_to=max(1, math.ceil(need + unseen + SHRINK_SLACK)),
         need=need,
         levers=levers,
         rate=arriving.level,
         coming=coming,
         way=knowledge.forecaster.way if ahead != arriving.level else Way.NONE,
-        strain=arriving.level / (here[1] * pooled(serving)),
+        strain=arriving.level / here.rate(serving),
         allowed=allowed,
         floor=knowledge.belief.floor,
     )
