@@ -62,7 +62,8 @@ def capacity(profile: Profile, *, speed: float, lengths: Lengths, limits: Limits
     """The most that one replica carries within ``limits``: the largest batch, and the rate at which it turns over.
 
     Worked, for Llama-3.1-8B on 2 x A100 with 1,155 prompt and 211 output tokens at v = 1: TPOT of 40 ms allows
-    (40 - 8.5) / 0.465 = 67 sequences, 67 / (211 * 40 ms) = 8.0 requests/s; a cap of 24 allows 24 / (211 * 19.7 ms) = 5.8.
+    (40 - 8.5) / 0.465 = 67 sequences, 67 / (211 * 40 ms) = 8.0 requests/s; a cap of 24 allows
+    24 / (211 * 19.7 ms) = 5.8.
     """
     slope = _decode_slope(profile, lengths) + profile.per_prefill_token_seconds * _prompts_per_step(lengths)
     batch = max(1.0, limits.max_num_seqs)
@@ -130,6 +131,20 @@ _TAIL_DEVIATIONS = 2.33
 
 _BUNCHING = 2.0
 """Variance over mean of arrivals: Poisson's is 1, chat traffic's 1 to 3."""
+
+
+def work_seconds(profile: Profile, lengths: Lengths) -> float:
+    """What one request of this mix costs by the profile, in seconds of a replica that runs WORK_BATCH sequences.
+
+    Only ever compared with itself: it says how much heavier one mix is than another. 1,155 and 211 tokens cost 0.154 s,
+    4,620 and 211 tokens 0.425 s.
+    """
+    decode = profile.base_seconds / WORK_BATCH + _decode_slope(profile, lengths)
+    return profile.per_prefill_token_seconds * lengths.prompt_tokens + max(lengths.output_tokens, 1.0) * decode
+
+
+WORK_BATCH = 32.0
+"""Sequences among which a step's base is shared out: a batch at which vLLM's throughput has passed its knee."""
 
 
 def _decode_slope(profile: Profile, lengths: Lengths) -> float:

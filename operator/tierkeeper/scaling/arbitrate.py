@@ -23,6 +23,9 @@ SHORT_SECONDS = 900.0
 #: A tier needs its GPUs, and lower tiers wait, for this long after it last burned: the shortest look-back window.
 PRESSING_SECONDS = 60.0
 
+#: A pod that has drained is gone, and its GPU free for the scheduler, within two scrapes of 15 s.
+GONE_SECONDS = 30.0
+
 _NO_MORE = frozenset({Reason.AT_MAXIMUM, Reason.INFEASIBLE, Reason.HOLD_EXTERNAL_SCALER})
 """Limits of a tier that GPUs would not mend."""
 
@@ -139,31 +142,46 @@ def _outranks(other: Claim, claim: Claim) -> bool:
 def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     """GPUs for the pods of burning tiers that found no node, from the lowest tiers' replicas above their minimum.
 
-    What leaves already (pods without a node hold nothing; a decided shrink frees its GPUs) is counted first.
+    What is on its way is counted first: replicas that a lower tier gave up and that still drain, and those that it
+    gives up this very tick.
     """
     settled = list(ranked)
     for place, taker in enumerate(settled):
         missing = taker.pool.unschedulable * taker.gpus if taker.burns(now) else 0
-        for giver in range(len(settled) - 1, place, -1):
+        lower = [k for k in range(len(settled) - 1, place, -1) if _outranks(taker, settled[k])]
+        missing -= sum(_freeing(now, settled[k]) for k in lower)
+        for giver in lower:
             if missing <= 0:
                 break
-            if not _outranks(taker, settled[giver]):
-                continue
-            settled[giver], freed = _give(settled[giver], missing, taker)
+            settled[giver], freed = _give(now, settled[giver], missing, taker)
             missing -= freed
     return settled
 
 
-def _give(claim: Claim, missing: int, taker: Claim) -> tuple[Claim, int]:
-    """The claim with as many replicas less as free ``missing`` GPUs, and how many it frees."""
+def _freeing(now: float, claim: Claim) -> int:
+    """GPUs that the tier has given up and whose pods may not be gone yet, and those of a shrink decided now."""
+    drain = claim.spec.rollout.drain_seconds + GONE_SECONDS
+    given = sum(gpus for at, gpus in claim.memory.yielded if now - at <= drain)
+    return given + max(0, _holding(claim) - claim.decision.levers.replicas) * claim.gpus
+
+
+def _holding(claim: Claim) -> int:
+    """Replicas that hold GPUs."""
+    return claim.pool.current.replicas - claim.pool.unschedulable
+
+
+def _give(now: float, claim: Claim, missing: int, taker: Claim) -> tuple[Claim, int]:
+    """The claim with as many replicas less as free ``missing`` GPUs more, and how many that are."""
     pool, decided = claim.pool, claim.decision.levers.replicas
     if pool.external_scaler is not None or claim.spec.scaling.mode is not Mode.AUTO:
         return claim, 0
-    holding = pool.current.replicas - pool.unschedulable
-    wanted = max(claim.spec.scaling.replicas.min, holding - -(-missing // claim.gpus))
-    kept = min(decided, wanted, pool.current.replicas)
-    if kept >= pool.current.replicas or kept >= decided:
-        return claim, max(0, holding - decided) * claim.gpus
+    have = min(_holding(claim), decided)
+    kept = max(claim.spec.scaling.replicas.min, have - -(-missing // claim.gpus))
+    if kept >= have:
+        return claim, 0
+    freed = (have - kept) * claim.gpus
     number = count(pool.current.replicas - kept, "replica")
     message = f"{number} {pool.current.replicas} → {kept} make room for {taker.spec.key}, which burns and finds no node"
-    return claim.with_replicas(kept, Reason.YIELD_REPLICAS, message), max(0, holding - kept) * claim.gpus
+    given = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
+    recent = tuple(one for one in given.memory.yielded if now - one[0] <= SHORT_SECONDS)
+    return dataclasses.replace(given, memory=dataclasses.replace(given.memory, yielded=(*recent, (now, freed)))), freed

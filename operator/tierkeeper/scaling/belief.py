@@ -15,6 +15,8 @@ margin shrinks as fast as evidence comes and no faster; misses where none were e
 from __future__ import annotations
 
 import math
+import operator
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,11 +24,11 @@ from functools import lru_cache
 #: times as many at a cap of 16 (exponent 13) and 2.4 times at 64 (exponent 5).
 STEEPNESS = 14.0
 
-#: Places of the cliff, as multiples of the model's limit, 4 % apart: 0.25 to 2.9.
-CLIFFS = tuple(0.25 * 1.04**k for k in range(63))
-FLOORS = (0.0, 0.3, 1.0, 3.0, 10.0)
+#: Places of the cliff, as multiples of the model's limit, 6 % apart: 0.3 to 2.6.
+CLIFFS = tuple(0.3 * 1.06**k for k in range(38))
+FLOORS = (0.0, 0.5, 2.0, 8.0)
 """Share that misses at any load, in budgets. The floors above 1 are the hopeless tiers."""
-_FLOOR_PRIOR = (0.80, 0.08, 0.05, 0.04, 0.03)
+_FLOOR_PRIOR = (0.85, 0.07, 0.05, 0.03)
 
 #: Spread of the cliff before anything was seen, in ln: the model is within 20 % two times in three.
 PRIOR_SPREAD = 0.15
@@ -37,6 +39,9 @@ MEMORY_SECONDS = 7200.0
 #: Misses come in bunches: a minute is worth at most this many independent requests, however many it held.
 WORTH = 60.0
 
+#: No hypothesis is held for less likely than exp(-12) of the best: what an hour has taught, two bad minutes can undo.
+DOUBT = -12.0
+
 #: A minute may go wrong for a reason that is not load (a node hiccup, a stuck pod): one in fifty.
 ODD_MINUTES = 0.02
 
@@ -46,18 +51,23 @@ class Belief:
     """Log-weights of the hypotheses, and what follows from them."""
 
     weights: tuple[float, ...]
-    cliff: float
-    """The strain at which the budget is spent exactly, on the safe side of what is not known."""
+    costs: tuple[float, ...]
+    """Budgets that load is expected to cost at each strain of CLIFFS: doubt counts by what it may cost."""
     floor: float
     """Expected share of misses at any load, in budgets."""
     minutes: float = 0.0
     """Minutes of evidence that count."""
 
+    @property
+    def cliff(self) -> float:
+        """The strain at which load spends the budget exactly, on the safe side of what is not known."""
+        return _strain_at(self.costs, 1.0)
 
-@lru_cache(maxsize=1)
-def fresh() -> Belief:
+
+@lru_cache(maxsize=16)
+def fresh(budget: float = 0.01) -> Belief:
     """What is believed before the pool has shown anything: the model, on the safe side."""
-    return _belief(_prior(), 0.0)
+    return _belief(_prior(), 0.0, budget)
 
 
 def learn(belief: Belief, *, strain: float, misses: float, total: float, budget: float, seconds: float) -> Belief:
@@ -66,10 +76,8 @@ def learn(belief: Belief, *, strain: float, misses: float, total: float, budget:
     worth = total / (1.0 + total / WORTH)
     bad = min(misses / total, 1.0) * worth if total > 0 else 0.0
     chances = _log_chances(strain, bad, worth, budget) if worth > 0 and strain > 0 else (0.0,) * len(belief.weights)
-    weights = tuple(
-        kept * w + (1.0 - kept) * p + c for w, p, c in zip(belief.weights, _prior(), chances, strict=True)
-    )
-    return _belief(weights, kept * belief.minutes + (seconds / 60.0 if worth > 0 else 0.0))
+    weights = tuple(kept * w + (1.0 - kept) * p + c for w, p, c in zip(belief.weights, _prior(), chances, strict=True))
+    return _belief(weights, kept * belief.minutes + (seconds / 60.0 if worth > 0 else 0.0), budget)
 
 
 def strain_for(belief: Belief, *, share: float) -> float:
@@ -77,46 +85,60 @@ def strain_for(belief: Belief, *, share: float) -> float:
 
     Where the floor alone spends more, replicas cannot help: the strain at which load adds a third of the share.
     """
-    load_share = max(share - belief.floor, share / 3.0)
-    return float(belief.cliff * load_share ** (1.0 / STEEPNESS))
+    return _strain_at(belief.costs, max(share - belief.floor, share / 3.0))
+
+
+def _strain_at(costs: tuple[float, ...], share: float) -> float:
+    """The strain whose cost is ``share``, between two of CLIFFS on the logarithm of both."""
+    place = bisect_left(costs, share)
+    if place == 0:
+        return CLIFFS[0]
+    if place == len(costs):
+        return CLIFFS[-1]
+    low, high = costs[place - 1], costs[place]
+    part = math.log(share / low) / math.log(high / low) if high > low > 0 else 0.0
+    return float(CLIFFS[place - 1] * (CLIFFS[place] / CLIFFS[place - 1]) ** part)
 
 
 @lru_cache(maxsize=1)
 def _prior() -> tuple[float, ...]:
-    return tuple(
-        math.log(p) - 0.5 * (math.log(c) / PRIOR_SPREAD) ** 2 for p in _FLOOR_PRIOR for c in CLIFFS
-    )
+    return tuple(math.log(p) - 0.5 * (math.log(c) / PRIOR_SPREAD) ** 2 for p in _FLOOR_PRIOR for c in CLIFFS)
 
 
 def _log_chances(strain: float, bad: float, worth: float, budget: float) -> list[float]:
     """ln of the probability of these misses under each hypothesis, floors first."""
     odd = ODD_MINUTES / (worth + 1.0)
     ways = math.lgamma(worth + 1) - math.lgamma(bad + 1) - math.lgamma(worth - bad + 1)
-    good, by_load = worth - bad, [budget * (strain / c) ** STEEPNESS for c in CLIFFS]
-    found = []
-    for floor in FLOORS:
-        base = floor * budget
-        for load in by_load:
-            share = min(max(base + load, 1e-7), _MOST)
-            chance = math.exp(ways + bad * math.log(share) + good * math.log1p(-share))
-            found.append(math.log((1.0 - ODD_MINUTES) * chance + odd))
-    return found
+    good, scale = worth - bad, budget * strain**STEEPNESS
+    by_load = [scale * inverse for inverse in _INVERSE]
+    shares = [min(floor * budget + load, _MOST) or 1e-7 for floor in FLOORS for load in by_load]
+    return [
+        math.log((1.0 - ODD_MINUTES) * math.exp(ways + bad * math.log(share) + good * math.log(1.0 - share)) + odd)
+        for share in shares
+    ]
+
+
+_INVERSE = tuple(c**-STEEPNESS for c in CLIFFS)
 
 
 _MOST = 0.98
 """Even a hopeless minute lets some request through."""
 
 
-def _belief(weights: tuple[float, ...], minutes: float) -> Belief:
-    top = max(weights)
-    masses = [math.exp(w - top) for w in weights]
+def _belief(weights: tuple[float, ...], minutes: float, budget: float) -> Belief:
+    top, count = max(weights), len(CLIFFS)
+    kept = tuple(max(w - top, DOUBT) for w in weights)
+    masses = [math.exp(w) for w in kept]
     total = sum(masses)
-    by_cliff = [sum(masses[k :: len(CLIFFS)]) for k in range(len(CLIFFS))]
-    expected = sum(m * inverse for m, inverse in zip(by_cliff, _INVERSE, strict=True)) / total
-    per_floor = len(CLIFFS)
-    floor = sum(f * sum(masses[k * per_floor : (k + 1) * per_floor]) for k, f in enumerate(FLOORS)) / total
-    return Belief(tuple(w - top for w in weights), expected ** (-1.0 / STEEPNESS), floor, minutes)
+    by_cliff = [sum(masses[k::count]) / total for k in range(count)]
+    kernel = _kernel(budget)
+    costs = tuple(sum(map(operator.mul, by_cliff, kernel[count - 1 - k : 2 * count - 1 - k])) for k in range(count))
+    floor = sum(f * sum(masses[k * count : (k + 1) * count]) for k, f in enumerate(FLOORS)) / total
+    return Belief(kept, costs, floor, minutes)
 
 
-_INVERSE = tuple(c**-STEEPNESS for c in CLIFFS)
-"""Expected misses at a strain are budget * strain ** STEEPNESS * the mean of these: the doubt counts by what it costs."""
+@lru_cache(maxsize=16)
+def _kernel(budget: float) -> tuple[float, ...]:
+    """Budgets that a strain k places above the cliff costs, from the highest k to the lowest: never more than all."""
+    count = len(CLIFFS)
+    return tuple(min((CLIFFS[1] / CLIFFS[0]) ** (STEEPNESS * k), 1.0 / budget) for k in range(count - 1, -count, -1))

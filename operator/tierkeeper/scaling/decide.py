@@ -60,9 +60,7 @@ def decide(
         calm_since=since(memory.calm_since, finding.calm, now),
         pressed_at=now if finding.presses else memory.pressed_at,
     )
-    ctx = Context(
-        now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile
-    )
+    ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
     ctx = dataclasses.replace(ctx, plan=_plan(ctx))
     proposal = _overriding(ctx)
     if proposal is None:

@@ -53,6 +53,8 @@ class Minute:
 
     at: float
     rate: float
+    work: float
+    """The same in seconds of work a second: the mix may change while the rate does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Demand:
     level: float
     """What arrives now, as far as it can be told from noise."""
     slope: float = 0.0
-    """Requests a second, a second: zero where no trend can be told from noise."""
+    """Requests of the present mix a second, a second: zero where no trend can be told from noise."""
     minutes: int = 0
     """How many minutes it rests on."""
 
@@ -85,15 +87,15 @@ def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> f
     return max(seen, 0.0) / share_seen
 
 
-def minute_over(minutes: Sequence[Minute], *, now: float, rate: float) -> tuple[Minute, ...]:
-    """The minutes with this one, once a whole minute lies behind the last."""
+def minute_over(minutes: Sequence[Minute], *, now: float, rate: float, work: float) -> tuple[Minute, ...]:
+    """The minutes with this one, once a whole minute lies behind the last. ``work``: seconds that a request costs."""
     if minutes and now - minutes[-1].at < 60.0:
         return tuple(minutes)
-    return (*minutes, Minute(now, rate))[-MINUTES:]
+    return (*minutes, Minute(now, rate, rate * work))[-MINUTES:]
 
 
-def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, traffic: Traffic) -> Demand:
-    """What arrives now. ``rate`` is the last minute's arrivals a second."""
+def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float, traffic: Traffic) -> Demand:
+    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs."""
     recent = [m.rate for m in minutes[-SLOW_MINUTES:]]
     slow = sum(recent) / len(recent) if recent else rate
     level, bunching = slow, _bunching(minutes)
@@ -102,7 +104,7 @@ def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, tra
     jump = _jump(looks, traffic)
     if jump is not None and jump > level + CERTAIN * deviation(level, LOOK_BACK_SECONDS, bunching):
         level = max(level, jump)
-    return _with_trend(level, minutes, bunching)
+    return _with_trend(level, minutes, bunching, work)
 
 
 def deviation(rate: float, seconds: float, bunching: float) -> float:
@@ -132,13 +134,13 @@ def _jump(looks: Sequence[Look], traffic: Traffic) -> float | None:
     return traffic.finished_per_second + (last.present - before[-1].present) / (last.at - before[-1].at)
 
 
-def _with_trend(level: float, minutes: Sequence[Minute], bunching: float) -> Demand:
+def _with_trend(level: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:
     """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone.
 
     A short line follows a turn, a long one tells a slow slope from noise: the short one first.
     """
     for span in (SHORT_MINUTES, MINUTES):
-        line = _line(minutes[-span:], bunching) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
+        line = _line(minutes[-span:], bunching, work) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
         if line is not None:
             end, slope = line
             # A mean over five minutes is 2.5 minutes old: on a slope the line's end is the better reading of now.
@@ -146,13 +148,14 @@ def _with_trend(level: float, minutes: Sequence[Minute], bunching: float) -> Dem
     return Demand(level, 0.0, len(minutes))
 
 
-def _line(minutes: Sequence[Minute], bunching: float) -> tuple[float, float] | None:
-    """Value at the end and slope of the line through the minutes; None where the slope may be chance."""
+def _line(minutes: Sequence[Minute], bunching: float, work: float) -> tuple[float, float] | None:
+    """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
+    may be chance."""
     count = len(minutes)
     mean_at = sum(m.at for m in minutes) / count
-    mean_rate = sum(m.rate for m in minutes) / count
+    mean_rate = sum(m.work for m in minutes) / count / work
     spread = sum((m.at - mean_at) ** 2 for m in minutes)
-    slope = sum((m.at - mean_at) * (m.rate - mean_rate) for m in minutes) / spread
+    slope = sum((m.at - mean_at) * (m.work / work - mean_rate) for m in minutes) / spread
     if abs(slope) <= CERTAIN * deviation(mean_rate, 60.0, bunching) / math.sqrt(spread):
         return None
     return mean_rate + slope * (minutes[-1].at - mean_at), slope

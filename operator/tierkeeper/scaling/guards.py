@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tierkeeper.scaling.capacity import proven_by_gauges, proven_by_requests
 from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, Context, Proposal
-from tierkeeper.scaling.levers import hold
+from tierkeeper.scaling.levers import hold, lowered
 from tierkeeper.scaling.memory import DRAIN_LOOK_SECONDS, in_flight
 from tierkeeper.scaling.model import Limit, Reason
 from tierkeeper.scaling.wording import count, duration
@@ -205,7 +205,7 @@ def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def started(proposal: Proposal, ctx: Context) -> Proposal:
-    """Pods in flight are capacity to come: no growth while they load, until they are late, or demand exceeds them too."""
+    """Pods in flight are capacity to come: no growth while they load, until they are late or demand exceeds them too."""
     coming = in_flight(ctx.pool, ctx.assessment)
     if not grows(proposal, ctx) or coming <= 0:
         return proposal
@@ -233,8 +233,10 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
         return proposal
     if proposal.reason is Reason.RELEASE_UNSCHEDULABLE:
         return proposal
-    demanded = proposal.demanded > ctx.current.replicas
-    if demanded and ctx.elapsed(ctx.memory.changed_at) >= SETTLE_GAUGE_SECONDS:
+    measured = proposal.demanded > ctx.current.replicas or (
+        ctx.plan is not None and ctx.live_reachable and lowered(ctx.current, ctx.plan.levers) != ctx.current
+    )
+    if measured and ctx.elapsed(ctx.memory.changed_at) >= SETTLE_GAUGE_SECONDS:
         return proposal if _seen(ctx) else _only_demanded(proposal, ctx)
     by_windows = ctx.finding.from_windows
     wait = SETTLE_WINDOW_SECONDS if by_windows else SETTLE_GAUGE_SECONDS
@@ -256,8 +258,9 @@ def _seen(ctx: Context) -> bool:
 
 
 def _only_demanded(proposal: Proposal, ctx: Context) -> Proposal:
-    """The growth that demand proves, without the live limits and the replica that old misses ask for."""
-    levers = dataclasses.replace(ctx.current, replicas=proposal.demanded)
+    """The growth that demand proves, and live limits that measured steps make smaller, without what old misses ask."""
+    right = ctx.plan.levers if ctx.plan is not None else ctx.current
+    levers = dataclasses.replace(lowered(ctx.current, right), replicas=max(proposal.demanded, ctx.current.replicas))
     return dataclasses.replace(proposal, levers=levers)
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 
-from tierkeeper.engine.capacity import Capacity, Limits, capacity, speed, usable_share
+from tierkeeper.engine.capacity import Capacity, Limits, capacity, speed, usable_share, work_seconds
 from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
@@ -186,10 +186,10 @@ def learn(
     # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
     seen = traffic.observed_pods / max(pool.ready, traffic.observed_pods, 1) if even else 1.0
     rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
-    minutes = knowledge.minutes
+    minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
-        minutes = demand.minute_over(minutes, now=now, rate=rate)
-    arriving = demand.demand(looks, minutes, rate=rate, traffic=traffic)
+        minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
+    arriving = demand.demand(looks, minutes, rate=rate, work=work, traffic=traffic)
     knowledge = dataclasses.replace(
         _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
         at=now,
@@ -213,10 +213,10 @@ def _measure(
     """
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
-    if traffic.mean_prompt_tokens and requests > 0:
-        prompt = prompt.add(
-            traffic.mean_prompt_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
-        )
+    if requests > 0 and traffic.prompt_tokens_per_second > 0:
+        # Both are counted at the first token; the histogram of prompt lengths only when a request ends.
+        shown = traffic.prompt_tokens_per_second / traffic.requests_per_second
+        prompt = prompt.add(shown, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS)
     if traffic.mean_output_tokens and requests > 0:
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
@@ -241,9 +241,7 @@ def _measure(
     return dataclasses.replace(
         found,
         kv_sequences=kv,
-        slowness=found.slowness.add(
-            slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES
-        ),
+        slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
     )
 
 

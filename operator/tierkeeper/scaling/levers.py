@@ -44,6 +44,14 @@ def starting_levers(spec: TierSpec) -> Levers:
     )
 
 
+def lowered(now: Levers, right: Levers) -> Levers:
+    """The replicas there are with the smaller of each live limit."""
+    tokens = now.max_num_batched_tokens
+    if tokens is not None and right.max_num_batched_tokens is not None:
+        tokens = min(tokens, right.max_num_batched_tokens)
+    return Levers(now.replicas, min(now.max_num_seqs, right.max_num_seqs), tokens)
+
+
 def within_bounds(spec: TierSpec, levers: Levers) -> Levers:
     """The nearest levers that the spec allows; a token budget it does not bound is None."""
     budget = spec.scaling.max_num_batched_tokens

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tierkeeper.engine.latency import Lengths, Profile
 from tierkeeper.scaling import knowledge as known
@@ -129,9 +129,11 @@ class Memory:
     tokens_mark: CapMark | None = None
     """The same for the token budget."""
     strain: Strain | None = None
+    yielded: tuple[tuple[float, int], ...] = ()
+    """(time, GPUs) given up for a higher tier, while their pods may still drain."""
     short_at: float | None = None
     """Last time that a replica found no node."""
-    knowledge: Knowledge = Knowledge()
+    knowledge: Knowledge = field(default_factory=Knowledge)
     recommendations: tuple[Recommendation, ...] = ()
     """The sliding maximum: older first, each larger than the next."""
     words: Words | None = None

@@ -9,8 +9,9 @@ from tierkeeper.tier import BudgetPolicy, Objective
 #: for what cannot be foreseen (steps, lost replicas), and for the freeze at 80 %.
 FULL = 0.7
 
-#: What load may cost at most and at least, in budgets: never more than is promised, however clean the past hours were.
-MOST, LEAST = 1.0, 0.1
+#: What load may cost at most and at least, in budgets: never more than is promised, however clean the past hours were;
+#: and a quarter even when all is spent, since the last tenths cost as many replicas as all the rest.
+MOST, LEAST = 1.0, 0.25
 
 #: How steeply spending slows as it nears FULL.
 SLOPE = 3.0
@@ -28,8 +29,8 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
     The fixed point: at a steady 0.57 of the budget spent, 0.57 is allowed (3 x (1 - 0.57 / 0.7)).
     """
     spent = max(_spent(objective, assessment, 21600), SHORT_SHARE * _spent(objective, assessment, 1800))
-    share = SLOPE * (1.0 - spent / FULL) * _caution(objective.budget, assessment)
-    return min(max(share, LEAST), MOST)
+    share = min(SLOPE * (1.0 - spent / FULL), MOST) * _caution(objective.budget, assessment)
+    return max(share, LEAST)
 
 
 def _spent(objective: Objective, assessment: Assessment, seconds: int) -> float:
@@ -45,7 +46,7 @@ def _spent(objective: Objective, assessment: Assessment, seconds: int) -> float:
 
 
 def _caution(policy: BudgetPolicy, assessment: Assessment) -> float:
-    """1 up to the warning, and down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly."""
+    """1 up to the warning, down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly."""
     left = [slo.budget_left for slo in assessment.slos.values() if slo.budget_left is not None]
     spent = 100.0 * (1.0 - min(left, default=1.0))
     if spent <= policy.warn_percent:

@@ -14,6 +14,7 @@ from tierkeeper.scaling.levers import (
     hold,
     lately,
     lower_budget,
+    lowered,
     raise_cap,
     react,
     steady,
@@ -67,7 +68,7 @@ def _grow(ctx: Context, plan: Plan) -> Proposal | None:
     wanted = demanded(ctx, plan)
     if wanted <= ctx.current.replicas or ctx.memory.knowledge.belief.minutes < OWN_MINUTES:
         return None
-    levers = dataclasses.replace(_protective(ctx, plan), replicas=wanted)
+    levers = dataclasses.replace(lowered(ctx.current, plan.levers), replicas=wanted)
     return Proposal(levers, Reason.DEMAND_ADD_REPLICAS, _demand(ctx, plan), demanded=wanted)
 
 
@@ -82,15 +83,6 @@ def _demand(ctx: Context, plan: Plan) -> str:
 def _carries(ctx: Context, plan: Plan) -> float:
     """Requests a second that the replicas there are (those that start included) carry within the budget."""
     return plan.coming * ctx.current.replicas / plan.need if plan.need > 0 else 0.0
-
-
-def _protective(ctx: Context, plan: Plan) -> Levers:
-    """The live limits of the plan where they are lower: a smaller batch never waits for a calm window."""
-    now, right = ctx.current, plan.levers
-    tokens = now.max_num_batched_tokens
-    if tokens is not None and right.max_num_batched_tokens is not None:
-        tokens = min(tokens, right.max_num_batched_tokens)
-    return Levers(now.replicas, min(now.max_num_seqs, right.max_num_seqs), tokens)
 
 
 def _queue(ctx: Context, plan: Plan) -> Proposal:
@@ -116,7 +108,7 @@ def _more(ctx: Context, plan: Plan, reason: Reason) -> Proposal:
 
 def _tpot(ctx: Context, plan: Plan) -> Proposal:
     """The plan's smaller limits at once; where they are set already, a smaller budget, a smaller batch, a replica."""
-    right, wanted, cap = _protective(ctx, plan), demanded(ctx, plan), ctx.current.max_num_seqs
+    right, wanted, cap = lowered(ctx.current, plan.levers), demanded(ctx, plan), ctx.current.max_num_seqs
     levers = dataclasses.replace(right, replicas=wanted)
     if ctx.live_reachable and right != ctx.current:
         reason = Reason.TPOT_LOWER_CAP if right.max_num_seqs < cap else Reason.TPOT_LOWER_TOKEN_BUDGET
@@ -138,10 +130,8 @@ def _tune(ctx: Context, plan: Plan) -> Proposal | None:
         return None
     now, right, batch = ctx.current, plan.levers, ctx.worst_load / ctx.serving
     cap, tokens = now.max_num_seqs, now.max_num_batched_tokens
-    if right.max_num_seqs > cap and has_room(ctx.assessment.tpot):
-        cap = right.max_num_seqs
-    elif right.max_num_seqs < cap and batch <= BINDS * right.max_num_seqs:
-        cap = right.max_num_seqs
+    allowed = has_room(ctx.assessment.tpot) if right.max_num_seqs > cap else batch <= BINDS * right.max_num_seqs
+    cap = right.max_num_seqs if allowed else cap
     best = right.max_num_batched_tokens
     if tokens is not None and best is not None and best != tokens:
         room = has_room(ctx.assessment.tpot) if best > tokens else has_room(ctx.assessment.ttft)
