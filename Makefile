@@ -7,12 +7,12 @@ STAMP := .venv/.installed
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the cluster's Debian packages
-	@missing=$$(for p in $$(grep -vE '^(#|$$)' e2e/cluster/packages.txt); do \
+setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the Debian packages of the cluster and the tests
+	@missing=$$(for p in $$(cat e2e/cluster/packages.txt tests/packages.txt); do \
 	   dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; \
-	else echo "The local cluster needs, as root: apt-get install -y --no-install-recommends" $$missing; fi
+	else echo "The local cluster and the browser test need, as root: apt-get install -y --no-install-recommends" $$missing; fi
 
 $(STAMP): requirements-dev.txt pyproject.toml
 	@test -x $(PY) || python3 -m venv .venv

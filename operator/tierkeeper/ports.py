@@ -37,8 +37,21 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
+CREATE_ONLY = "1"
+"""A resourceVersion that no object ever has. An apply that names it creates what is absent, where versions are not
+compared, and is refused as a conflict where an object exists: server-side apply has no other word for that."""
+
+
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""Reason of an ApiError 403 where the namespace is being deleted: nothing can be created in it any more."""
+
+
 class KubeApi(Protocol):
-    """The few verbs the operator uses, over dicts. Every call has a time-out; applies are safe to repeat."""
+    """The few verbs the operator uses, over dicts. Every call has a time-out; applies are safe to repeat.
+
+    A ``uid`` or ``resourceVersion`` in what is applied is a precondition: where the live object has another one, the
+    answer is ApiError 409 and nothing is written.
+    """
 
     async def get(self, kind: Kind, *, namespace: str, name: str) -> Object | None:
         """The live object, or None where it does not exist. Raises ApiError."""
@@ -52,8 +65,11 @@ class KubeApi(Protocol):
     async def apply_status(self, obj: Object, *, field_manager: str) -> Object:
         """Server-side apply on the status subresource. Raises ApiError (404 where the object is gone)."""
 
-    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> None:
-        """Set a Deployment's replicas through its scale subresource. Raises ApiError."""
+    async def scale(self, *, namespace: str, name: str, uid: str | None, replicas: int, field_manager: str) -> Object:
+        """Set a Deployment's replicas through its scale subresource; of the one with that ``uid`` alone if it is given.
+
+        Returns the Scale, whose resourceVersion is that of the Deployment. Raises ApiError.
+        """
 
     async def annotate_pod(self, *, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Merge annotations into a pod. A pod that is gone is not an error."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from tierkeeper.slo.signals import MetricLabels
 
 
 class LogFormat(StrEnum):
@@ -14,10 +17,22 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+    @classmethod
+    def _missing_(cls, value: object) -> LogLevel | None:
+        """In any case of letters."""
+        return cls.__members__.get(str(value).upper())
+
+
 class Settings(BaseSettings):
     """Settings of ``tierkeeper run``. Wrong values fail at start with the field, the value and the rule."""
 
-    model_config = SettingsConfigDict(env_prefix="TIERKEEPER_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="TIERKEEPER_", frozen=True, extra="ignore", allow_inf_nan=False)
 
     prometheus_url: str = "http://prometheus-operated.monitoring.svc:9090"
     """Base URL of the Prometheus HTTP API that scrapes the pools."""
@@ -59,9 +74,22 @@ class Settings(BaseSettings):
     """Numbers alone rewrite a tier's status at most this often; conditions and decisions are written at once."""
 
     log_format: LogFormat = LogFormat.TEXT
-    log_level: str = "INFO"
+    log_level: LogLevel = LogLevel.INFO
     metrics_port: int = Field(default=9095, ge=0, le=65535)
     health_port: int = Field(default=8080, ge=0, le=65535)
+
+    @field_validator("prometheus_url")
+    @classmethod
+    def _is_base_url(cls, url: str) -> str:
+        remedy = "must be the base URL of a Prometheus, such as http://prometheus.monitoring.svc:9090: correct it"
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError as error:  # a port above 65535, a bracket without its pair
+            raise ValueError(f"{remedy} ({error})") from error
+        if not usable or parts.query or parts.fragment:
+            raise ValueError(remedy)
+        return url
 
     @model_validator(mode="before")
     @classmethod
@@ -82,4 +110,5 @@ class Settings(BaseSettings):
                 f"scrape_interval_seconds ({self.scrape_interval_seconds}) must be at most 15: the shortest control "
                 "window is 60 s and a rate needs four scrapes in it; scrape the pools more often"
             )
+        MetricLabels(self.namespace_label, self.tier_label, self.pod_label)
         return self

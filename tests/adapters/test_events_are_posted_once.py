@@ -13,8 +13,8 @@ def recorder(kube=None, clock=None):
     return EventRecorder(kube or FakeKube(), clock or FakeClock(), instance="me")
 
 
-async def tell(events, *, key=GOLD, reason="Resized", message="16 → 24"):
-    await events.record(key, uid="u1", event_type=EventType.NORMAL, reason=reason, message=message)
+async def tell(events, *, key=GOLD, uid="u1", reason="Resized", message="16 → 24"):
+    await events.record(key, uid=uid, event_type=EventType.NORMAL, reason=reason, message=message)
 
 
 async def test_an_event_points_at_its_tier():
@@ -65,3 +65,19 @@ async def test_an_over_long_message_is_cut_to_what_the_api_server_takes():
     kube = FakeKube()
     await tell(recorder(kube), message="→" * 2000)
     assert len(kube.events[0]["message"].encode()) <= 1024
+
+
+async def test_a_tier_made_anew_is_told_what_its_predecessor_was_told():
+    kube = FakeKube()
+    events = recorder(kube)
+    for uid in ("u1", "u2"):
+        await tell(events, uid=uid)
+    assert len(kube.events) == 2
+
+
+async def test_in_a_namespace_that_is_being_deleted_an_event_is_dropped_without_a_word(caplog):
+    kube = FakeKube()
+    kube.fail = lambda _: ApiError(status=403, reason="NamespaceTerminating", message="no")
+    caplog.set_level("INFO")
+    await tell(recorder(kube))
+    assert caplog.text == ""

@@ -85,12 +85,13 @@ async def test_status_and_scale_go_to_their_subresources(server, kube):
         "status": {},
     }
     await kube.apply_status(tier, field_manager="tierkeeper")
-    await kube.scale(namespace="llm", name="gold-pool", replicas=3, field_manager="tierkeeper-scale")
+    await kube.scale(namespace="llm", name="gold-pool", uid="u1", replicas=3, field_manager="tierkeeper-scale")
     assert [path.partition("?")[0] for _, path, _, _ in server.requests] == [
         "/apis/tierkeeper.dev/v1alpha1/namespaces/llm/servicetiers/gold/status",
         "/apis/apps/v1/namespaces/llm/deployments/gold-pool/scale",
     ]
-    assert json.loads(server.requests[1][3])["spec"] == {"replicas": 3}
+    body = json.loads(server.requests[1][3])
+    assert (body["metadata"]["uid"], body["spec"]) == ("u1", {"replicas": 3})
 
 
 async def test_a_list_is_read_page_by_page(server, kube):
@@ -170,3 +171,31 @@ async def test_a_login_page_in_place_of_an_answer_is_an_error_with_a_name(server
     server.script = [(200, "<html>please log in</html>", {})]
     with pytest.raises(ApiError, match="0 BadAnswer: no JSON: <html>please log in"):
         await kube.get(Kind.POD, namespace="llm", name="p")
+
+
+async def test_an_apply_to_another_object_than_the_one_looked_at_is_a_conflict(server, kube):
+    """As Kubernetes 1.36 words it."""
+    said = {
+        "reason": "Invalid",
+        "message": 'ConfigMap "a" is invalid: metadata.uid: Invalid value: "u1": field is immutable',
+        "details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "immutable"}]},
+    }
+    server.script = [(422, said, {})]
+    with pytest.raises(ApiError, match="409 Conflict"):
+        await kube.apply({"kind": "ConfigMap", "metadata": {"namespace": "llm", "name": "a"}}, field_manager="x")
+
+
+async def test_a_namespace_that_is_being_deleted_is_told_from_a_missing_right(server, kube):
+    causes = [{"reason": "NamespaceTerminating", "message": "namespace llm is being terminated"}]
+    said = {"reason": "Forbidden", "message": "configmaps is forbidden", "details": {"causes": causes}}
+    server.script = [(403, said, {})]
+    with pytest.raises(ApiError) as caught:
+        await kube.apply({"kind": "ConfigMap", "metadata": {"namespace": "llm", "name": "a"}}, field_manager="x")
+    assert caught.value.reason == "NamespaceTerminating"
+
+
+@pytest.mark.parametrize("details", [None, [], {"causes": None}, {"causes": ["odd"]}, {"causes": "odd"}])
+async def test_a_refusal_whose_details_are_odd_is_still_a_refusal(server, kube, details):
+    server.script = [(422, {"reason": "Invalid", "message": "no", "details": details}, {})]
+    with pytest.raises(ApiError, match="422 Invalid: no"):
+        await kube.list(Kind.POD, namespace="llm")

@@ -12,6 +12,7 @@ import yaml
 from tierkeeper.api.crd import crd
 from tierkeeper.api.reference import reference
 from tierkeeper.cli import main
+from tierkeeper.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -92,17 +93,48 @@ def test_plan_refuses_what_is_no_tier(
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a: 2024-13-01", "a: 0x_", "a: " + "9" * 5000, "a: " + "[" * 5000, "a: " + "{a: " * 3000, 'a: "\x00"', "\ta: 1"],
+    ids=["no date", "no number", "huge number", "deep list", "deep map", "control character", "tab"],
+)
+def test_plan_names_a_file_that_cannot_be_read_as_yaml(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert call("plan", str(file)) == 1
+    assert "odd.yaml: is " in capsys.readouterr().err
+
+
 def test_plan_names_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("plan", str(tmp_path / "absent.yaml")) == 1
     assert "absent.yaml: cannot be read: No such file or directory; correct the path" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("WORKERS", "0", "TIERKEEPER_WORKERS: Input should be greater than or equal to 1 (found '0')"),
+        ("TICK_SECONDS", "inf", "TIERKEEPER_TICK_SECONDS: Input should be a finite number (found 'inf')"),
+        ("LOG_LEVEL", "loud", "TIERKEEPER_LOG_LEVEL: Input should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
+        ("PROMETHEUS_URL", "prometheus:9090", "TIERKEEPER_PROMETHEUS_URL: Value error, must be the base URL"),
+        ("PROMETHEUS_URL", "http://prometheus:99999", "TIERKEEPER_PROMETHEUS_URL: Value error, must be the base URL"),
+        ("PROMETHEUS_URL", "http://[::1", "TIERKEEPER_PROMETHEUS_URL: Value error, must be the base URL"),
+        ("TIER_LABEL", "tierkeeper.dev/tier", "tier_label ('tierkeeper.dev/tier') is not a Prometheus label name"),
+        ("POD_LABEL", "tier", "must be three different labels"),
+    ],
+)
 def test_run_refuses_wrong_settings_by_name(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIERKEEPER_WORKERS", "0")
+    monkeypatch.setenv(f"TIERKEEPER_{name}", value)
     assert call("run") == 2
-    assert "TIERKEEPER_WORKERS: Input should be greater than or equal to 1 (found '0')" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
+
+
+def test_the_log_level_is_taken_in_any_case_of_letters() -> None:
+    assert Settings(log_level="debug").log_level == "DEBUG"  # type: ignore[arg-type]
 
 
 def test_examples_are_the_four_tiers_of_one_namespace() -> None:

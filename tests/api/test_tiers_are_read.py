@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -221,3 +222,35 @@ def test_any_tier_survives_being_written_and_read_again(obj: dict[str, Any]) -> 
     again = ServiceTier.model_validate(model.to_dict(), extra="forbid")
     assert again == model
     assert to_tier(again.to_dict(), strict=True) == to_tier(obj)
+
+
+def loop() -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    inner["again"] = inner
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (date(2024, 1, 1), "put a date or the like in quotes"),
+        (b"\xff", "put a date or the like in quotes"),
+        ([float("nan")], "no .nan and no .inf"),
+        (float("inf"), "no .nan and no .inf"),
+        (loop(), "must not contain itself"),
+    ],
+    ids=["date", "bytes", "nan", "infinity", "loop"],
+)
+def test_what_json_cannot_say_is_refused_in_a_part_that_is_taken_as_it_is(value: object, remedy: str) -> None:
+    obj = minimal()
+    obj["spec"]["pod"] = {"affinity": {"nodeAffinity": {"x": value}}}
+    with pytest.raises(InvalidTier, match=f"spec.pod.affinity.nodeAffinity.*{remedy}"):
+        to_tier(obj)
+
+
+@pytest.mark.parametrize("namespace", ["a/b", "\x00", "x" * 64, "Llm", 5, ["llm"], {"a": 1}])
+def test_a_namespace_that_can_be_none_is_named(namespace: object) -> None:
+    obj = minimal()
+    obj["metadata"]["namespace"] = namespace
+    with pytest.raises(InvalidTier, match=r"metadata\.namespace: must be a DNS label"):
+        to_tier(obj)

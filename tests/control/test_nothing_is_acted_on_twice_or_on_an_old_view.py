@@ -4,6 +4,7 @@ import pytest
 
 from tests.control.stage import GOLD, LIMIT, POOL, Stage, agreeing, tier
 from tests.control.test_slo_loop import running_stage, ticks
+from tierkeeper.control.store import project
 from tierkeeper.ports import ApiError, Kind
 from tierkeeper.scaling.model import Decision, Lever, Levers, Reason
 
@@ -87,7 +88,7 @@ async def test_a_scale_that_failed_while_the_pool_was_made_is_made_up_for_in_mod
 
 def rewritten_limits(stage):
     ours = stage.get(Kind.CONFIG_MAP, LIMIT)
-    meta = ours["metadata"] | {"annotations": {"tierkeeper.dev/hash": "another"}}
+    meta = {**ours["metadata"], "annotations": {"tierkeeper.dev/hash": "another"}, "resourceVersion": None}
     return ours | {"metadata": meta, "data": {"max-num-seqs": "9"}}
 
 
@@ -178,3 +179,24 @@ async def test_in_mode_recommend_a_moved_start_moves_the_limits_and_no_replica()
     stage.kube.put(moved)
     await stage.reconciler.reconcile(GOLD)
     assert (stage.cap, stage.replicas) == (20, 2)
+
+
+async def test_a_late_event_from_before_our_own_scale_does_not_bring_the_old_number_back():
+    stage = await running_stage()
+    late = project(Kind.DEPLOYMENT, stage.get(Kind.DEPLOYMENT, POOL))
+    stage.kube.on_change = lambda *_: None  # the watch lags behind
+    stage.kube.put(tier(scaling={"replicas": {"min": 3, "max": 4}}))
+    await stage.reconciler.reconcile(GOLD)
+    stage.store.put(Kind.DEPLOYMENT, late)
+    assert stage.store.child(GOLD, Kind.DEPLOYMENT, POOL)["spec"]["replicas"] == 3
+
+
+async def test_a_tier_made_anew_while_the_watch_hangs_keeps_its_record():
+    stage = await running_stage()
+    stage.kube.on_change = lambda *_: None
+    stage.kube.delete(Kind.SERVICE_TIER, "llm", "gold")
+    made = stage.kube.put(tier())
+    await stage.reconciler.reconcile(GOLD)
+    await stage.loop.tick()
+    assert stage.records.find(GOLD).uid == made["metadata"]["uid"]
+    assert stage.records.find(GOLD).looked_at is not None

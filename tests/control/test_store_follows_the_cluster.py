@@ -7,9 +7,10 @@ from tierkeeper.tier import TierKey
 GOLD = TierKey("llm", "gold")
 
 
-def obj(name, *, tier=None, namespace="llm", **more):
+def obj(name, *, tier=None, namespace="llm", version=None, **more):
     labels = {"tierkeeper.dev/tier": tier} if tier else {}
-    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}} | more
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"metadata": meta | ({"resourceVersion": version} if version else {})} | more
 
 
 def test_a_child_belongs_to_the_tier_of_its_label():
@@ -64,3 +65,27 @@ def test_a_child_that_changes_its_label_changes_its_tier():
     store.put(Kind.POD, obj("a", tier="gold"))
     store.put(Kind.POD, obj("a", tier="standard"))
     assert store.children(GOLD, Kind.POD) == []
+
+
+def test_an_event_that_is_older_than_what_is_known_changes_nothing():
+    store = Store()
+    store.put(Kind.DEPLOYMENT, obj("gold-pool", tier="gold", version="100", mark="written by us"))
+    assert store.put(Kind.DEPLOYMENT, obj("gold-pool", tier="gold", version="99", mark="late")) == GOLD
+    assert store.drop(Kind.DEPLOYMENT, obj("gold-pool", tier="gold", version="99")) == GOLD
+    assert store.child(GOLD, Kind.DEPLOYMENT, "gold-pool")["mark"] == "written by us"
+
+
+def test_versions_are_compared_as_numbers_and_what_cannot_be_compared_is_believed():
+    store = Store()
+    store.put(Kind.POD, obj("a", tier="gold", version="9", mark=1))
+    for version, mark in (("10", 2), ("opaque", 3), ("1", 4), (None, 5)):
+        store.put(Kind.POD, obj("a", tier="gold", version=version, mark=mark))
+        assert store.child(GOLD, Kind.POD, "a")["mark"] == mark
+
+
+def test_a_whole_list_is_believed_even_where_its_versions_have_fallen():
+    """As after the restore of an older etcd."""
+    store = Store()
+    store.put(Kind.SERVICE_TIER, obj("gold", version="900", mark="before"))
+    store.replace(Kind.SERVICE_TIER, [obj("gold", version="100", mark="restored")], since=store.moment())
+    assert store.tier(GOLD)["mark"] == "restored"

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.control.stage import GOLD, LIMIT, POOL, Stage, tier
+from tests.control.test_slo_loop import running_stage
 from tests.fakes.kube import pod_status
 from tierkeeper.ports import ApiError, Kind
 from tierkeeper.tier import TierKey
@@ -212,7 +213,7 @@ async def test_two_operators_of_different_minds_do_not_rewrite_each_other_for_ev
     stage = await settled(tier(scaling={"mode": "Fixed"}))
     await stage.settle()
     ours = stage.get(Kind.CONFIG_MAP, LIMIT)
-    meta = ours["metadata"] | {"annotations": {"tierkeeper.dev/hash": "another"}}
+    meta = {**ours["metadata"], "annotations": {"tierkeeper.dev/hash": "another"}, "resourceVersion": None}
     theirs = ours | {"metadata": meta, "data": {"max-num-seqs": "9"}}
     writes = len(stage.kube.writes)
     for _ in range(20):
@@ -267,3 +268,18 @@ async def test_there_is_always_exactly_one_ready_condition():
     stage.kube.put(tier(scaling={"replicas": {"min": 5, "max": 2}}))
     await stage.reconciler.reconcile(GOLD)
     assert [c["type"] for c in stage.status()["conditions"]].count("Ready") == 1
+
+
+async def test_a_tier_in_a_namespace_that_is_being_deleted_is_left_to_go_in_silence(caplog):
+    stage = await running_stage()
+    status = stage.status()
+    said = "configmaps is forbidden: unable to create new content in namespace llm because it is being terminated"
+    stage.kube.fail = lambda call: (
+        ApiError(status=403, reason="NamespaceTerminating", message=said) if call.verb == "apply" else None
+    )
+    stage.kube.delete(Kind.CONFIG_MAP, "llm", LIMIT)  # as the namespace controller does, one kind after the other
+    caplog.set_level("INFO")
+    caplog.clear()
+    assert await stage.reconciler.reconcile(GOLD) == 60
+    assert (stage.status(), stage.recorder.events) == (status, [])
+    assert "forbidden" not in caplog.text

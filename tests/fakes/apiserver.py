@@ -125,8 +125,13 @@ class ApiServer:
             return {}
         if sub == "scale":
             replicas = body["spec"]["replicas"]
-            await self.kube.scale(namespace=namespace, name=name, replicas=replicas, field_manager=manager)
-            return body
+            return await self.kube.scale(
+                namespace=namespace,
+                name=name,
+                uid=body["metadata"].get("uid"),
+                replicas=replicas,
+                field_manager=manager,
+            )
         apply = self.kube.apply_status if sub == "status" else self.kube.apply
         return await apply(body, field_manager=manager)
 

@@ -65,6 +65,7 @@ class FakeKube:
         kind, meta = Kind(obj["kind"]), obj["metadata"]
         with self._call(Call("apply", kind, meta["namespace"], meta["name"], field_manager)):
             wanted = _copy(obj)
+            self._require(kind, wanted["metadata"])
             self.mutate(wanted)
             return self._apply(kind, wanted, (field_manager, ""))
 
@@ -73,14 +74,19 @@ class FakeKube:
         with self._call(Call("apply_status", kind, meta["namespace"], meta["name"], field_manager)):
             if (kind, meta["namespace"], meta["name"]) not in self.objects:
                 raise not_found(kind, meta["name"])
+            meta = _copy(meta)
+            self._require(kind, meta)
             return self._apply(kind, {"metadata": meta, "status": _copy(obj["status"])}, (field_manager, "status"))
 
-    async def scale(self, *, namespace, name, replicas, field_manager):
+    async def scale(self, *, namespace, name, replicas, field_manager, uid=None):
         with self._call(Call("scale", Kind.DEPLOYMENT, namespace, name, field_manager)):
             if (Kind.DEPLOYMENT, namespace, name) not in self.objects:
                 raise not_found(Kind.DEPLOYMENT, name)
             meta = {"namespace": namespace, "name": name}
-            self._apply(Kind.DEPLOYMENT, {"metadata": meta, "spec": {"replicas": replicas}}, (field_manager, "scale"))
+            self._require(Kind.DEPLOYMENT, meta | ({"uid": uid} if uid else {}))
+            wanted = {"metadata": meta, "spec": {"replicas": replicas}}
+            live = self._apply(Kind.DEPLOYMENT, wanted, (field_manager, "scale"))
+            return wanted | {"metadata": meta | {"resourceVersion": live["metadata"]["resourceVersion"]}}
 
     async def annotate_pod(self, *, namespace, name, annotations):
         with self._call(Call("annotate_pod", Kind.POD, namespace, name)):
@@ -176,6 +182,15 @@ class FakeKube:
 
     def _key(self, kind: Kind, obj: Object) -> tuple[Kind, str, str]:
         return kind, obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+    def _require(self, kind: Kind, meta: Object) -> None:
+        """The preconditions in an apply, as a real API server holds them (a version is not compared where nothing is;
+        the status subresource of a custom resource compares no uid). They are no part of what is stored."""
+        uid, version = meta.pop("uid", None), meta.pop("resourceVersion", None)
+        live = self.objects.get((kind, meta["namespace"], meta["name"]))
+        have = live["metadata"] if live else {"uid": None, "resourceVersion": version}
+        if (uid and uid != have["uid"]) or (version and version != have["resourceVersion"]):
+            raise ApiError(status=409, reason="Conflict", message=f"{kind} {meta['name']} is not the one named")
 
     def _apply(self, kind: Kind, wanted: Object, manager: tuple[str, str]) -> Object:
         key = self._key(kind, wanted)

@@ -1,12 +1,16 @@
-"""Whatever the limits do, the scheduler's assertions hold, decodes are never starved, and every request finishes."""
+"""Whatever the limits do, the scheduler's assertions hold, decodes are never starved, and every request finishes.
+
+Where prompts advance by whole blocks (hybrid models: some hundred tokens), what a prompt leaves of a step lets a later
+request in, and the prompt's last piece, no whole block, may then take that request's tokens: one step late, never two.
+"""
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tierkeeper.plugin import tierkeeper_live_limit as plugin
@@ -29,6 +33,8 @@ class Bench:
     request: Any
     folder: Path
     governor: plugin.Governor
+    late: list[Any] = field(default_factory=list)
+    """Requests that the last step left waiting for their tokens."""
 
     def write(self, seqs: str, tokens: str | None) -> None:
         (self.folder / plugin.SEQS).write_text(seqs)
@@ -42,7 +48,9 @@ class Bench:
         output = self.scheduler.schedule()
         cap = self.governor._limits.values.get(plugin.SEQS, CEILING)
         assert before + output.admitted <= max(before, cap)
-        assert output.starved == []
+        assert output.starved == [] or self.scheduler.need_mamba_block_aligned_split
+        assert not any(request is late for request in output.starved for late in self.late)
+        self.late = output.starved
         assert self.scheduler.max_num_scheduled_tokens <= BUDGET
         return output
 
@@ -64,7 +72,13 @@ def make_bench(fake_scheduler, tmp_path_factory, monkeypatch):
 
 @pytest.mark.parametrize("release", RELEASES)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(script=scripts, spec_tokens=st.integers(0, 5), block=st.none() | st.sampled_from([16, 528]))
+@example(script=[("arrive", 1, 600, 1), ("arrive", 3, 1, 9), ("limit", 4, 600)], spec_tokens=3, block=528)
+@example(
+    script=[("arrive", 1, 3000, 1), ("arrive", 3, 1, 9), ("limit", 9, 999), ("steps", 1), ("limit", 9, 1056)],
+    spec_tokens=0,
+    block=528,
+)
+@given(script=scripts, spec_tokens=st.integers(0, 5), block=st.none() | st.just(528))
 def test_any_sequence_of_limits_and_load_is_served(make_bench, release, script, spec_tokens, block):
     bench = make_bench(release=release, num_spec_tokens=spec_tokens, mamba_block_size=block)
     for action, *values in script:

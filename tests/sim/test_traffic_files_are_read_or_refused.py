@@ -170,6 +170,14 @@ BAD_CELLS = [
     (A, "2023-11-16 18:15:46+02:00,1,1\n", 2, "TIMESTAMP", "+02:00' is not a UTC date and time", "write a UTC date"),
     (A, FIRST + "2023-11-16 18:15:45,1,1\n", 3, "TIMESTAMP", "is earlier than the row before it", "sort the file"),
     (A, FIRST + "9999-01-01 00:00:00,1,1\n", 3, "TIMESTAMP", "is too large", "within 400 days of the first row"),
+    (
+        A,
+        FIRST + "2023-11-16 18:15:50.9999999999999999999,1,1\n",
+        3,
+        "TIMESTAMP",
+        "is not a UTC date",
+        "write a UTC date",
+    ),
     (A, FIRST + ",1,1\n", 3, "TIMESTAMP", "the cell is empty", "write a UTC date"),
     (A, "1e999,1,1\n", 2, "TIMESTAMP", "'1e999' is not a finite number", "or seconds"),
     (A, "0,1,1\nnan,1,1\n", 3, "TIMESTAMP", "'nan' is not a finite number", "or seconds"),
@@ -226,6 +234,7 @@ BAD_FILES = [
         "TIMESTAMP,GeneratedTokens\n0,1\n",
         "line 1, column ContextTokens: the column is missing, the header has 'TIMESTAMP, GeneratedTokens'; name it",
     ),
+    ("rate", "\n\nt_s\n0\n", "line 3, column rate_rps: the column is missing, the header has 't_s'"),
     ("azure", "0,1,1\n1,1,1\n", "column TIMESTAMP: the column is missing, the header has '0, 1, 1'"),
     ("azure", "TIMESTAMP;ContextTokens;GeneratedTokens\n0;1;1\n", "separate the columns with commas"),
     (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +18,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
-from tierkeeper.ports import ApiError, Kind, Object
+from tierkeeper.ports import NAMESPACE_TERMINATING, ApiError, Kind, Object
 
 API_PATHS: Mapping[Kind, tuple[str, str]] = {
     Kind.SERVICE_TIER: ("/apis/tierkeeper.dev/v1alpha1", "servicetiers"),
@@ -95,14 +95,14 @@ class KubernetesApi:
     async def apply_status(self, obj: Object, *, field_manager: str) -> Object:
         return await self._apply(obj, field_manager=field_manager, subresource="status")
 
-    async def scale(self, *, namespace: str, name: str, replicas: int, field_manager: str) -> None:
+    async def scale(self, *, namespace: str, name: str, uid: str | None, replicas: int, field_manager: str) -> Object:
         body = {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace} | ({"uid": uid} if uid else {}),
             "spec": {"replicas": replicas},
         }
-        await self._patch(_path(Kind.DEPLOYMENT, namespace, name, "scale"), body, field_manager=field_manager)
+        return await self._patch(_path(Kind.DEPLOYMENT, namespace, name, "scale"), body, field_manager=field_manager)
 
     async def annotate_pod(self, *, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         body = {"metadata": {"annotations": dict(annotations)}}
@@ -202,6 +202,13 @@ def _path(kind: Kind, namespace: str | None, name: str = "", subresource: str = 
     return "/".join([prefix, *(quote(part, safe="") for part in (*parts, plural, name, subresource) if part)])
 
 
+def _causes(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The single causes in a Status object."""
+    details = answer.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+
+
 def _error(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
     """The API server's Status object as an exception; a proxy's HTML page becomes a short message."""
     try:
@@ -211,10 +218,13 @@ def _error(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
         answer = {}
     if UNREADABLE in str(answer.get("message")):
         return ApiError(status=422, reason="Invalid", message=str(answer["message"]))
+    if status == 422 and any(cause.get("field") == "metadata.uid" for cause in _causes(answer)):
+        return ApiError(status=409, reason="Conflict", message=str(answer.get("message")))  # as scale says it
+    terminating = any(cause.get("reason") == NAMESPACE_TERMINATING for cause in _causes(answer))
     seconds = headers.get("Retry-After", "")
     return ApiError(
         status=status,
-        reason=str(answer.get("reason") or "Unknown"),
+        reason=NAMESPACE_TERMINATING if terminating else str(answer.get("reason") or "Unknown"),
         message=str(answer.get("message") or raw[:200].decode(errors="replace")),
         retry_after=float(seconds) if seconds.isdigit() else None,
     )

@@ -6,7 +6,7 @@ import hashlib
 import logging
 from datetime import UTC, datetime
 
-from tierkeeper.ports import ApiError, Clock, EventType, KubeApi
+from tierkeeper.ports import NAMESPACE_TERMINATING, ApiError, Clock, EventType, KubeApi
 from tierkeeper.tier import TierKey
 
 log = logging.getLogger(__name__)
@@ -27,13 +27,13 @@ class EventRecorder:
         self._clock = clock
         self._instance = instance
         self._quiet = quiet_seconds
-        self._posted: dict[tuple[TierKey, str, str], float] = {}
+        self._posted: dict[tuple[TierKey, str, str, str], float] = {}
         self._allowance, self._counted_at = float(BURST), clock.monotonic()
 
     async def record(self, key: TierKey, *, uid: str, event_type: EventType, reason: str, message: str) -> None:
         now = self._clock.monotonic()
         self._posted = {known: at for known, at in self._posted.items() if now - at < self._quiet}
-        said = (key, reason, message)
+        said = (key, uid, reason, message)
         if said in self._posted or not self._allowed(now):
             return
         self._posted[said] = now
@@ -41,6 +41,8 @@ class EventRecorder:
         try:
             await self._api.create_event(self._event(key, uid, event_type, reason, message, stamp))
         except ApiError as error:
+            if error.reason == NAMESPACE_TERMINATING:
+                return  # the tier goes with its namespace: that is no news to anybody
             log.info("event %s on %s not posted: %s", reason, key, error)
 
     def _allowed(self, now: float) -> bool:

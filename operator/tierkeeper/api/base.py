@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictBool, model_validator
@@ -28,7 +29,23 @@ def whole_number_as_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-AnyObject = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+def _finite(value: object) -> None:
+    if isinstance(value, float) and not isfinite(value):
+        raise PydanticCustomError("not_finite", "must hold no .nan and no .inf, which JSON has no word for: remove it")
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _finite(part)
+
+
+def _all_finite(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    _finite(value)
+    return value
+
+
+AnyObject = Annotated[
+    dict[str, JsonValue],
+    AfterValidator(_all_finite),
+    Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}),
+]
 """A part of another Kubernetes object, taken as it is: its own API checks it when the pool is applied."""
 
 

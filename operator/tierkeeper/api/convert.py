@@ -67,6 +67,10 @@ def parse(obj: Mapping[str, Any], *, strict: bool = False) -> ServiceTier:
     metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
         raise InvalidTier([Problem(field="metadata.name", value=shown(metadata), remedy="a tier needs a name: set it")])
+    namespace = metadata.get("namespace") or "default"
+    if not isinstance(namespace, str) or len(namespace) > 63 or not re.fullmatch(pod.DNS_LABEL, namespace):
+        remedy = "must be a DNS label of at most 63 characters, or be left out: correct it"
+        raise InvalidTier([Problem(field="metadata.namespace", value=shown(namespace), remedy=remedy)])
     wanted = {key: part for key, part in obj.items() if key != "status"}
     try:
         return ServiceTier.model_validate(wanted, extra="forbid" if strict else "ignore")

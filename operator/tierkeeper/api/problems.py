@@ -99,6 +99,8 @@ _REMEDIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_type": lambda _: "must be a text: put it in quotes",
     "tuple_type": lambda _: "must be a list: write each entry behind a dash",
     "dict_type": lambda _: "must be a map: write it as key: value",
+    "invalid-json-value": lambda _: "must be a text, number, list or map: put a date or the like in quotes",
+    "recursion_loop": lambda _: "must not contain itself: remove the YAML anchor",
     "model_type": lambda _: "must be an object: write its fields below it",
 }
 

@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("run", "plan", "crd")
+COMMANDS = ("run", "plan", "simulate", "crd")
 
 
 def main(argv: Sequence[str] | None = None) -> None:

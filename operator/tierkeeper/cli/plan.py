@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> int:
     failed = False
     for name in arguments.files:
         try:
-            tiers += _tiers(name)
+            tiers += tiers_of(name)
         except PlanError as error:
             print(error, file=sys.stderr)
             failed = True
@@ -49,8 +49,8 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tiers(file: str) -> list[TierSpec]:
-    """The tiers of one file. Raises PlanError, one line a problem."""
+def tiers_of(file: str) -> list[TierSpec]:
+    """The tiers of one file; - is standard input. Raises PlanError, one line a problem."""
     tiers: list[TierSpec] = []
     complaints: list[str] = []
     for document in _documents(file):
@@ -71,8 +71,10 @@ def _documents(file: str) -> Iterator[Any]:
         yield from yaml.safe_load_all(text)
     except OSError as error:
         raise PlanError(f"{file}: cannot be read: {error.strerror}; correct the path") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a value that looks like a date and is none
         raise PlanError(f"{file}: is no YAML: {' '.join(str(error).split())}; correct it") from error
+    except RecursionError as error:
+        raise PlanError(f"{file}: is nested too deeply to be read; remove the anchor or bracket too many") from error
 
 
 def _planned(tier: TierSpec) -> str:

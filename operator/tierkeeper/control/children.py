@@ -12,7 +12,7 @@ from tierkeeper.control.pool import APPLY_MANAGER, SCALE_MANAGER
 from tierkeeper.control.record import TierRecord
 from tierkeeper.control.store import TIER_LABEL, Store, project
 from tierkeeper.obs.metrics import Metrics
-from tierkeeper.ports import Clock, Kind, KubeApi, Object
+from tierkeeper.ports import CREATE_ONLY, Clock, Kind, KubeApi, Object
 from tierkeeper.render.drift import Drift, DriftReason, is_foreign, needs_apply
 from tierkeeper.render.names import HASH_ANNOTATION, TEMPLATE_HASH_ANNOTATION
 from tierkeeper.tier import TierSpec
@@ -94,7 +94,7 @@ class Children:
             done.kept.add(ref)
             return
         log.info("apply: %s", drift.message)
-        after = await self.api.apply(obj, field_manager=APPLY_MANAGER)
+        after = await self.api.apply(_that_one(obj, before), field_manager=APPLY_MANAGER)
         self.metrics.writes.labels("apply", ref[0].value).inc()
         self.store.put(ref[0], project(ref[0], after))
         record.guard.made(ref, content, now=now)
@@ -103,17 +103,32 @@ class Children:
         if ref[0] is Kind.DEPLOYMENT and before is not None and _template(before) != _template(after):
             record.rollout_generation = after["metadata"]["generation"]
 
-    async def scale(self, spec: TierSpec, *, replicas: int) -> None:
-        """Set the replicas, as their own field manager. Raises ApiError."""
-        await self.api.scale(
-            namespace=spec.key.namespace, name=spec.pool_name, replicas=replicas, field_manager=SCALE_MANAGER
+    async def scale(self, spec: TierSpec, live: Live, *, replicas: int) -> None:
+        """Set the replicas of the Deployment that was looked at, as their own field manager. Raises ApiError."""
+        seen = live.deployment(spec)
+        scale = await self.api.scale(
+            namespace=spec.key.namespace,
+            name=spec.pool_name,
+            uid=seen["metadata"]["uid"] if seen else None,
+            replicas=replicas,
+            field_manager=SCALE_MANAGER,
         )
         self.metrics.writes.labels("scale", Kind.DEPLOYMENT.value).inc()
         known = self.store.child(spec.key, Kind.DEPLOYMENT, spec.pool_name)
         if known is not None:  # the watch will say so too; until then a decision must not see the old number
             changed = copy.deepcopy(known)
             changed["spec"]["replicas"] = replicas
+            changed["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion")
             self.store.put(Kind.DEPLOYMENT, changed)
+
+
+def _that_one(obj: Object, before: Object | None) -> Object:
+    """The object so that its apply touches what was looked at and nothing else.
+
+    A stranger that came under its name since then would else be adopted, and later collected with the tier.
+    """
+    only = {"uid": before["metadata"]["uid"]} if before else {"resourceVersion": CREATE_ONLY}
+    return obj | {"metadata": obj["metadata"] | only}
 
 
 def _template(deployment: Object) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tierkeeper.api import API_VERSION, KIND
@@ -25,7 +25,17 @@ from tierkeeper.engine.flags import live_resize
 from tierkeeper.engine.limits import Limits
 from tierkeeper.obs.logs import working
 from tierkeeper.obs.metrics import Metrics
-from tierkeeper.ports import ApiError, Clock, EngineProbe, EventType, Kind, KubeApi, Object, Recorder
+from tierkeeper.ports import (
+    NAMESPACE_TERMINATING,
+    ApiError,
+    Clock,
+    EngineProbe,
+    EventType,
+    Kind,
+    KubeApi,
+    Object,
+    Recorder,
+)
 from tierkeeper.render.pool import render_pool
 from tierkeeper.scaling.levers import starting_levers, within_bounds
 from tierkeeper.scaling.model import Decision, Levers
@@ -129,7 +139,13 @@ class Reconciler:
             run.record.spec = None
             run.trouble = Trouble(ConditionReason.INVALID_SPEC, str(error))
         else:
-            await self._serve(run, run.spec)
+            try:
+                await self._serve(run, run.spec)
+            except ApiError as error:
+                if error.reason != NAMESPACE_TERMINATING:
+                    raise
+                log.debug("the namespace is being deleted, and the tier with it: nothing more is done or said")
+                return RETRY_REFUSED_SECONDS
         await self._write_status(run)
         run.record.looked_at = self._clock.monotonic()
         return run.again
@@ -182,7 +198,7 @@ class Reconciler:
             record.shown = {}  # a pod that has not shown the limits before these may have taken them over by now
             if record.memory is not None and view.start_moved:  # the user's doing, not another hand's
                 record.memory = dataclasses.replace(record.memory, decided=desired)
-        await self._scale(run, spec, view, desired)
+        await self._scale(run, spec, live, view, desired)
         if record.decision is not run.decision and (record.pool is None or record.pool.current != desired):
             record.decision = record.pending = None  # made meanwhile, from what was set before these writes
         self._say_what_was_done(run, spec, view, applied)
@@ -197,7 +213,7 @@ class Reconciler:
         replicas = view.levers.replicas if kept or run.desired is None else run.desired.replicas
         return dataclasses.replace(view, exists=True, levers=dataclasses.replace(levers, replicas=replicas))
 
-    async def _scale(self, run: _Pass, spec: TierSpec, view: PoolView, desired: Levers) -> None:
+    async def _scale(self, run: _Pass, spec: TierSpec, live: Live, view: PoolView, desired: Levers) -> None:
         """Set the replicas. A new Deployment starts with the API server's default of 1, which nobody owns."""
         record = run.record
         current = view.levers.replicas if view.exists else 1
@@ -213,7 +229,7 @@ class Reconciler:
             return
         record.contested = None
         log.info("scale %s: %d → %d", spec.pool_name, current, desired.replicas)
-        await self._children.scale(spec, replicas=desired.replicas)
+        await self._children.scale(spec, live, replicas=desired.replicas)
         record.guard.made("replicas", str(desired.replicas), now=now)
         if record.replicas_set == desired.replicas and run.pending is None:
             text = f"Replicas were {current}, set by another hand; {desired.replicas} again"
@@ -261,22 +277,30 @@ class Reconciler:
             record.resizes_before = old.live_resize.count if old.live_resize else 0
         new = build_status(self._facts(run, now), old=old, now_iso=rfc3339(self._clock.wall()))
         self._show(run)
+        await self._tell(run, run.news)  # what was done is done, whether or not the status can be written
         if needs_write(old, new, now=now, written_at=record.status_at, interval_seconds=self._status_interval):
             body = {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                "metadata": {"namespace": record.key.namespace, "name": record.key.name},
+                "metadata": {name: meta[name] for name in ("namespace", "name", "resourceVersion")},
                 "status": new.to_dict(),
             }
             if await self._put_status(body):
                 record.status_at = now
-                run.news.extend(announce.transitions(old, new))
-        for news in run.news:
+                await self._tell(run, announce.transitions(old, new))
+
+    async def _tell(self, run: _Pass, news: Iterable[Announce]) -> None:
+        for one in news:
             await self._recorder.record(
-                record.key, uid=meta["uid"], event_type=news.type, reason=news.reason, message=news.message
+                run.record.key,
+                uid=run.obj["metadata"]["uid"],
+                event_type=one.type,
+                reason=one.reason,
+                message=one.message,
             )
 
     async def _put_status(self, body: Object) -> bool:
+        """Write the status of the very object that was read: one changed or made anew since then is another story."""
         try:
             await self._api.apply_status(body, field_manager=APPLY_MANAGER)
         except ApiError as error:
@@ -357,4 +381,6 @@ def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:
 
 def _refusal(error: ApiError) -> bool:
     """An answer that repeating will not change: not throttling, not a conflict, not an outage."""
+    if error.reason == NAMESPACE_TERMINATING:
+        return False
     return 400 <= error.status < 500 and error.status not in (401, 404, 408, 409, 429)

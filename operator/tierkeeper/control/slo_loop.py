@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tierkeeper.api.convert import InvalidTier, to_tier
@@ -33,6 +34,13 @@ log = logging.getLogger(__name__)
 
 PART = "slo loop"
 """Its name on the health page."""
+
+LOST_TICKS = 2
+"""Failed snapshots in a row that are not worth a word: with ticks of 15 s an outage is told once it has lasted 30 s.
+
+A lost tick decides nothing either way. To tell of each one would write the status of every tier twice and post two
+Events, whenever one query of twenty came late.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,8 @@ class SloLoop:
         self._metrics = metrics
         self._health = health
         self._new_id = new_id
+        self._lost = 0
+        """Failed snapshots in a row."""
 
     async def run(self) -> None:
         """Tick for ever. A tick that fails costs nothing but its tick."""
@@ -105,21 +115,37 @@ class SloLoop:
         """One look at everything."""
         work_id = self._new_id()
         with working(id=work_id):
-            members = [member for key in self._store.tiers() if (member := self._member(key)) is not None]
-            self._metrics.tiers.set(len(self._store.tiers()))
+            keys = self._store.tiers()
+            self._metrics.tiers.set(len(keys))
+            members = []
+            for key in keys:
+                with self._alone(key, work_id):
+                    if (member := self._member(key)) is not None:
+                        members.append(member)
             if not members:
                 return
             readings, failure = await self._read(members)
+            self._lost = 0 if failure is None else self._lost + 1
         for member in members:
             key = member.record.key
-            with working(id=work_id, key=key):
-                try:
-                    # Looked at once more: much may have been written while Prometheus was asked.
-                    if (fresh := self._member(key)) is not None:
-                        self._judge(fresh, readings, failure, work_id)
-                except Exception:  # one tier's surprise must not cost the others their tick
-                    self._metrics.reconcile_errors.labels("Decision").inc()
-                    log.exception("no decision for this tier")
+            if 0 < self._lost <= LOST_TICKS:
+                _lose(member.record)
+                continue
+            with self._alone(key, work_id):
+                # Looked at once more: much may have been written while Prometheus was asked.
+                if (fresh := self._member(key)) is not None:
+                    self._judge(fresh, readings, failure, work_id)
+            await asyncio.sleep(0)  # ten thousand tiers take seconds, in which health pages and watches want an answer
+
+    @contextlib.contextmanager
+    def _alone(self, key: TierKey, work_id: str) -> Iterator[None]:
+        """One tier's part of a tick: its surprise must not cost the others theirs."""
+        with working(id=work_id, key=key):
+            try:
+                yield
+            except Exception:
+                self._metrics.reconcile_errors.labels("Decision").inc()
+                log.exception("no decision for this tier")
 
     def _member(self, key: TierKey) -> _Member | None:
         """A tier whose spec is valid and whose pool is there and its own."""
@@ -197,6 +223,12 @@ class SloLoop:
 
     def _status_is_due(self, record: TierRecord, now: float) -> bool:
         return record.looked_at is None or now - record.looked_at >= self._rhythm.status
+
+
+def _lose(record: TierRecord) -> None:
+    """A lost tick: what was said and decided stands, but the clean window that a shrink waits for begins anew."""
+    if record.assessment is not None:
+        record.assessment = dataclasses.replace(record.assessment, clean_since=None)
 
 
 def _spec(record: TierRecord, obj: Object) -> TierSpec | None:

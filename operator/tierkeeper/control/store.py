@@ -53,7 +53,9 @@ def _limits(obj: Object) -> dict[str, str]:
 class Store:
     """Fed by watch events and, for what a broken watch missed, by whole lists.
 
-    A whole list may be older than the events that arrived while it was under way; those win.
+    What arrives is taken only where it is no older than what is known: an event that was under way while this process
+    wrote shows the object as it was before. A whole list may be older than the events that arrived while it was under
+    way; those win.
     """
 
     _objects: dict[_Ref, Object] = field(default_factory=dict)
@@ -67,19 +69,22 @@ class Store:
     def put(self, kind: Kind, obj: Object) -> TierKey | None:
         """Remember an object; the tier it belongs to."""
         ref = _ref(kind, obj)
+        if self._outdated(ref, obj):
+            return self._tiers.get(ref)
         self._touch(ref)
         return self._keep(ref, obj)
 
     def drop(self, kind: Kind, obj: Object) -> TierKey | None:
-        """Forget an object; the tier it belonged to."""
+        """Forget an object; the tier it belonged to. One made anew under the name since then stays."""
         ref = _ref(kind, obj)
+        if self._outdated(ref, obj):
+            return self._tiers.get(ref)
         self._touch(ref)
         return self._discard(ref)
 
     def catch_up(self, kind: Kind, obj: Object) -> None:
-        """Take over a newer spec of a known object, read elsewhere: a watch that hangs must not hold the loop back."""
-        known = self._objects.get(_ref(kind, obj))
-        if known is not None and _generation(known) < _generation(obj):
+        """Take over a newer state of a known object, read elsewhere: a watch that hangs must not hold the loop back."""
+        if _ref(kind, obj) in self._objects:
             self.put(kind, project(kind, obj))
 
     def moment(self) -> int:
@@ -113,6 +118,10 @@ class Store:
         """Children of one kind that carry the tier's label."""
         return [self._objects[ref] for ref in sorted(self._members.get(key, ())) if ref[0] == kind]
 
+    def _outdated(self, ref: _Ref, obj: Object) -> bool:
+        known, new = _version(self._objects.get(ref)), _version(obj)
+        return known is not None and new is not None and new < known
+
     def _touch(self, ref: _Ref) -> None:
         self._moment += 1
         self._touched[ref] = self._moment
@@ -137,8 +146,10 @@ class Store:
         return key
 
 
-def _generation(obj: Object) -> int:
-    return int(obj["metadata"].get("generation") or 0)
+def _version(obj: Object | None) -> int | None:
+    """The resourceVersion, which grows with each write to a kind; None where it is none that can be compared."""
+    version = str(obj["metadata"].get("resourceVersion")) if obj else ""
+    return int(version) if version.isascii() and version.isdigit() else None
 
 
 def _ref(kind: Kind, obj: Object) -> _Ref:

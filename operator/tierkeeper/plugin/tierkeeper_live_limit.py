@@ -91,8 +91,8 @@ class Governor:
         due, (start_seqs, start_tokens) = self._limits.refresh(), self._start
         seqs = min(self._limits.values.get(SEQS, start_seqs), start_seqs)
         tokens = min(self._limits.values.get(TOKENS, start_tokens), start_tokens)
-        floor, running = token_floor(scheduler, start_tokens), len(scheduler.running)
-        scheduler.max_num_scheduled_tokens = min(max(tokens, floor), start_tokens)
+        running = len(scheduler.running)
+        scheduler.max_num_scheduled_tokens = step_tokens(scheduler, tokens, start_tokens)
         # max_num_running_reqs is asserted to be at least what runs, and up to 0.23 admission stops only on equality.
         setattr(scheduler, cap, seqs if has_active_cap else max(seqs, running))
         if due:
@@ -117,19 +117,24 @@ class Governor:
             logger.info("Live limits: %s", state)
 
 
-def token_floor(scheduler: Any, start_tokens: int) -> int:
-    """Tokens that a step needs at least: what the running batch decodes, and room for a prompt to move on.
+def step_tokens(scheduler: Any, wanted: int, start_tokens: int) -> int:
+    """Tokens of a step: what is wanted, but never less than the running batch decodes and a prompt needs to move on.
 
-    64 running requests without speculation: 64 + 16 = 80. Hybrid models advance by whole blocks, so there the room is
-    one block. Prompts or images that may not be split need the whole budget.
+    64 running requests without speculation need at least 64 + 16 = 80. Prompts of hybrid models advance by whole
+    blocks, so there the prompts' part is whole blocks too, at least one: of 1,056 wanted beside 10 decoding requests
+    and blocks of 528 it is 528, since a prompt that takes both blocks leaves nothing to those that decode behind it.
+    Prompts or images that may not be split need the whole budget.
     """
     config = scheduler.scheduler_config
-    if not getattr(config, "enable_chunked_prefill", True) or getattr(config, "disable_chunked_mm_input", False):
+    splits = getattr(config, "enable_chunked_prefill", True) and not getattr(config, "disable_chunked_mm_input", False)
+    if wanted >= start_tokens or not splits:
         return start_tokens
-    tokens_each = 1 + int(getattr(scheduler, "num_spec_tokens", 0) or 0)
-    by_block = getattr(scheduler, "need_mamba_block_aligned_split", False)
-    room = max(PREFILL_TOKENS, int(scheduler.cache_config.block_size) if by_block else 0)
-    return len(scheduler.running) * tokens_each + room
+    decode = len(scheduler.running) * (1 + int(getattr(scheduler, "num_spec_tokens", 0) or 0))
+    room = max(wanted - decode, PREFILL_TOKENS)
+    if getattr(scheduler, "need_mamba_block_aligned_split", False):
+        block = int(scheduler.cache_config.block_size)
+        room = max(room // block, 1) * block
+    return min(decode + room, start_tokens)
 
 
 class Gauges:

@@ -21,18 +21,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from tierkeeper.sim.model import Floats, Status
-from tierkeeper.sim.state import (
-    ITL,
-    NEVER,
-    NOBODY,
-    RANDOM,
-    ROUND_ROBIN,
-    SERVING,
-    TPOT,
-    TTFT,
-    Records,
-    State,
-)
+from tierkeeper.sim.state import ITL, NEVER, NOBODY, RANDOM, ROUND_ROBIN, SERVING, TPOT, TTFT, Records, State
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -48,28 +37,29 @@ def _compiled(function: _Function) -> _Function:
 
 def _within(function: _Function) -> _Function:
     """Compiled as part of its callers, which spares it an entry of its own."""
-    return cast(_Function, register_jitable(function))
+    return register_jitable(no_cfunc_wrapper=True)(function)
 
 
 @_compiled
 def run(state: State, until: float) -> None:
     """Take in all arrivals and end all runs up to ``until``, inclusive; infinity: until nothing is left to do.
 
-    Requests held at the front door go first, at ``until``: call it once with the present time when a pod gets Ready.
+    Requests released from the front door go first, at ``until``: it is to be the present time then.
     Runs that end at the instant of an arrival end after it: the step that starts then sees the request.
     """
     pool, seats = state.pool[0], state.seats
-    if pool.held > 0 and _serving(seats) > 0:
-        _release(state, until)
-    while pool.next_arrival < len(state.book):
-        request = pool.next_arrival
-        now = state.book[request].arrival
-        if now > until:
+    while True:
+        if pool.released > 0:
+            request, now = _unhold(state), until
+        elif pool.next_arrival < len(state.book) and state.book[pool.next_arrival].arrival <= until:
+            request = pool.next_arrival
+            now = state.book[request].arrival
+            pool.next_arrival += 1
+        else:
             break
         for seat in range(len(seats)):
             while seats[seat].end < now:
                 _turn(state, seat)
-        pool.next_arrival += 1
         _route(state, request, now)
     for seat in range(len(seats)):
         while seats[seat].end <= until and seats[seat].end < math.inf:
@@ -95,17 +85,17 @@ def peek(state: State, now: float, shown: Records, histograms: NDArray[np.int64]
 
 
 @_within
-def _release(state: State, now: float) -> None:
-    """Send the requests held at the front door to the replicas, in order of arrival."""
+def _unhold(state: State) -> int:
+    """The request that waits longest at the front door; it waits there no more."""
     pool = state.pool[0]
-    request = pool.held_head
-    pool.held_head = pool.held_tail = NOBODY
-    pool.held = 0
-    while request != NOBODY:
-        behind = state.book[request].next
-        state.book[request].next = NOBODY
-        _route(state, request, now)
-        request = behind
+    request: int = pool.held_head
+    pool.held_head = state.book[request].next
+    if pool.held_head == NOBODY:
+        pool.held_tail = NOBODY
+    state.book[request].next = NOBODY
+    pool.held -= 1
+    pool.released -= 1
+    return request
 
 
 @_within
@@ -123,8 +113,7 @@ def _route(state: State, request: int, now: float) -> None:
         return
     here = state.seats[seat]
     about.pod = here.pod
-    largest = state.book[request].prompt + state.book[request].output - 1
-    if here.waiting >= pool.max_queued or largest > pool.kv_tokens:
+    if here.waiting >= pool.max_queued or about.prompt + about.output - 1 > pool.kv_tokens:
         about.status = _REJECTED
         here.rejections += 1
         return
@@ -167,7 +156,9 @@ def _choose(pool: Records, seats: Records) -> int:
 @_within
 def _draw(pool: Records, seats: Records) -> int:
     """Any Ready replica, each as likely. Knuth's MMIX generator; its high bits are the good ones."""
-    serving = _serving(seats)
+    serving = 0
+    for seat in range(len(seats)):
+        serving += seats[seat].state == SERVING
     if serving == 0:
         return NOBODY
     pool.random = pool.random * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -178,14 +169,6 @@ def _draw(pool: Records, seats: Records) -> int:
                 return seat
             skip -= 1
     return NOBODY
-
-
-@_within
-def _serving(seats: Records) -> int:
-    serving = 0
-    for seat in range(len(seats)):
-        serving += seats[seat].state == SERVING
-    return serving
 
 
 @_within
@@ -209,19 +192,20 @@ def _complete(state: State, seat: int) -> None:
         _finish_decoders(state, seat)
     if prefill > 0:
         ended = 0
-        for slot in range(here.prefilling):
-            tokens = min(prefill, state.slots[seat, slot].left)
-            state.slots[seat, slot].left -= tokens
+        while ended < here.prefilling:
+            place = state.slots[seat, ended]
+            tokens = min(prefill, place.left)
+            place.left -= tokens
             prefill -= tokens
-            if state.slots[seat, slot].left > 0:
+            if place.left > 0:
                 break
             ended += 1
         for slot in range(ended):
             _first_token(state, seat, state.slots[seat, slot].prefill)
         here.prefilling -= ended
         for slot in range(here.prefilling):
-            state.slots[seat, slot].prefill = state.slots[seat, slot + ended].prefill
-            state.slots[seat, slot].left = state.slots[seat, slot + ended].left
+            place, behind = state.slots[seat, slot], state.slots[seat, slot + ended]
+            place.prefill, place.left = behind.prefill, behind.left
     if here.decoding + here.prefilling + here.waiting == 0:
         here.idle_at = here.end
 
@@ -231,12 +215,12 @@ def _finish_decoders(state: State, seat: int) -> None:
     """Let go of the sequences that have their last token, and find the next to end."""
     here, slot, soonest = state.seats[seat], 0, NEVER
     while slot < here.decoding:
-        finish = state.slots[seat, slot].finish
-        if finish > here.clock:
-            soonest = min(soonest, finish)
+        place = state.slots[seat, slot]
+        if place.finish > here.clock:
+            soonest = min(soonest, place.finish)
             slot += 1
             continue
-        request = state.slots[seat, slot].decoder
+        request = place.decoder
         here.context -= state.book[request].prompt + state.book[request].output
         _remove_decoder(state, seat, slot)
         _finish(state, seat, request)
@@ -259,21 +243,21 @@ def _first_token(state: State, seat: int, request: int) -> None:
     here.reserved -= tokens
     if about.generated == 0:
         about.first = now
-        ttft = now - state.book[request].arrival
+        ttft = now - about.arrival
         here.ttft_sum += ttft
         state.histogram[seat, TTFT, _bucket(state.edges[TTFT], ttft)] += 1
-        here.prompt_tokens += state.book[request].prompt
+        here.prompt_tokens += about.prompt
     else:
         here.itl_sum += now - about.last
         state.histogram[seat, ITL, _bucket(state.edges[ITL], now - about.last)] += 1
-    to_come = state.book[request].output - about.generated - 1
+    to_come = about.output - about.generated - 1
     if to_come == 0:
         _finish(state, seat, request)
         return
     here.context += tokens + 1
-    state.slots[seat, here.decoding].decoder = request
-    state.slots[seat, here.decoding].finish = here.clock + to_come
-    here.next_finish = min(here.next_finish, here.clock + to_come)
+    place = state.slots[seat, here.decoding]
+    place.decoder, place.finish = request, here.clock + to_come
+    here.next_finish = min(here.next_finish, place.finish)
     here.decoding += 1
 
 
@@ -282,13 +266,13 @@ def _finish(state: State, seat: int, request: int) -> None:
     here, about = state.seats[seat], state.book[request]
     about.status = _FINISHED
     about.last = here.end
-    tpot = (about.last - about.first) / max(state.book[request].output - 1, 1)
+    tpot = (about.last - about.first) / (about.output - 1) if about.output > 1 else 0.0
     here.tpot_sum += tpot
-    state.histogram[seat, TPOT, _bucket(state.edges[ITL], tpot)] += 1
-    here.queue_sum += about.admitted - state.book[request].arrival
+    state.histogram[seat, TPOT, _bucket(state.edges[TPOT], tpot)] += 1
+    here.queue_sum += about.admitted - about.arrival
     here.prefill_time_sum += about.first - about.admitted
-    here.prompt_length += state.book[request].prompt
-    here.output_length += state.book[request].output
+    here.prompt_length += about.prompt
+    here.output_length += about.output
     here.finished += 1
 
 
@@ -301,34 +285,33 @@ def _plan(state: State, seat: int) -> None:
     while here.decoding > 0 and here.context + here.reserved > pool.kv_tokens:
         _preempt_newest(state, seat)
         crowded = True
-    budget = max(0, pool.max_tokens - here.decoding)
-    left, ended, context = budget, 0, here.context
-    slot = 0
+    budget = pool.max_tokens - here.decoding if pool.max_tokens > here.decoding else 0
+    left, slot, context = budget, 0, here.context
     while True:
         if slot == here.prefilling and (crowded or left == 0 or not _admit(state, seat)):
             break
-        request = state.slots[seat, slot].prefill
-        tokens = min(left, state.slots[seat, slot].left)
+        place = state.slots[seat, slot]
+        tokens = min(left, place.left)
         left -= tokens
-        if tokens < state.slots[seat, slot].left:
+        if tokens < place.left:
             break
-        ended += 1
-        context += state.book[request].prompt + state.book[request].generated
+        about = state.book[place.prefill]
+        context += about.prompt + about.generated
         slot += 1
     here.prefill = budget - left
-    here.batch = here.decoding + ended
+    here.batch = here.decoding + slot
     here.context_in_step = context
     if here.batch == 0 and here.prefill == 0:
         here.end = math.inf
         here.steps = 0
         return
     decode = pool.base + here.batch * pool.per_sequence + context * pool.per_context
-    floored = pool.mocker == 1 and decode < _MOCKER_DECODE_SECONDS
-    if pool.mocker == 1:
-        decode = 0.0 if here.batch == 0 else max(decode, _MOCKER_DECODE_SECONDS)
+    floored = pool.mocker == 1 and (here.batch == 0 or decode < _MOCKER_DECODE_SECONDS)
+    if floored:
+        decode = 0.0 if here.batch == 0 else _MOCKER_DECODE_SECONDS
     here.step = decode + here.prefill * pool.per_prefill
     here.slope = here.decoding * pool.per_context
-    here.steps = 1 if ended > 0 or floored else _like_steps(pool, here, state.slots[seat, 0].left)
+    here.steps = 1 if slot > 0 or (floored and here.batch > 0) else _like_steps(pool, here, state.slots[seat, 0].left)
     here.end = here.start + _run_seconds(here, here.steps)
 
 
@@ -368,8 +351,8 @@ def _admit(state: State, seat: int) -> bool:
     about.order = pool.admissions
     pool.admissions += 1
     here.reserved += tokens
-    state.slots[seat, here.prefilling].prefill = request
-    state.slots[seat, here.prefilling].left = tokens
+    place = state.slots[seat, here.prefilling]
+    place.prefill, place.left = request, tokens
     here.prefilling += 1
     return True
 
@@ -379,26 +362,28 @@ def _preempt_newest(state: State, seat: int) -> None:
     """Put the sequence that was admitted last back to the front of the queue; its KV is free."""
     here, newest, order = state.seats[seat], NOBODY, -1
     for slot in range(here.decoding):
-        if state.book[state.slots[seat, slot].decoder].order > order:
-            newest, order = slot, state.book[state.slots[seat, slot].decoder].order
+        placed = state.book[state.slots[seat, slot].decoder].order
+        if placed > order:
+            newest, order = slot, placed
     last = here.prefilling - 1
     if last >= 0 and state.book[state.slots[seat, last].prefill].order > order:
         request = state.slots[seat, last].prefill
+        about = state.book[request]
         here.prefilling = last
-        here.reserved -= state.book[request].prompt + state.book[request].generated
+        here.reserved -= about.prompt + about.generated
     else:
         request = state.slots[seat, newest].decoder
-        generated = state.book[request].output - (state.slots[seat, newest].finish - here.clock)
-        here.context -= state.book[request].prompt + generated
-        state.book[request].generated = generated
-        state.book[request].last = here.start
+        about = state.book[request]
+        about.generated = about.output - (state.slots[seat, newest].finish - here.clock)
+        about.last = here.start
+        here.context -= about.prompt + about.generated
         _remove_decoder(state, seat, newest)
         here.next_finish = NEVER
         for slot in range(here.decoding):
             here.next_finish = min(here.next_finish, state.slots[seat, slot].finish)
-    state.book[request].preemptions += 1
+    about.preemptions += 1
     here.preemptions += 1
-    state.book[request].next = here.head
+    about.next = here.head
     here.head = request
     if here.tail == NOBODY:
         here.tail = request
@@ -422,7 +407,7 @@ def _count_steps(here: Records, steps: int, histogram: NDArray[np.int64], edges:
         if here.slope > 0.0:
             room = (edges[bucket] - here.step) / here.slope
             if room < steps - 1:
-                upto = max(counted, math.floor(room) + 1)
+                upto = math.floor(room) + 1
         histogram[ITL, bucket] += here.decoding * (upto - counted)
         counted = upto
         bucket += 1
@@ -440,7 +425,8 @@ def _bucket(edges: Floats, seconds: float) -> int:
 @_within
 def _run_seconds(here: Records, steps: int) -> float:
     """Seconds of the first ``steps`` steps of the run."""
-    return steps * here.step + here.slope * (steps * (steps - 1) / 2)
+    seconds: float = steps * here.step + here.slope * (steps * (steps - 1) / 2)
+    return seconds
 
 
 @_within
@@ -450,7 +436,7 @@ def _steps_before(here: Records, now: float) -> int:
     if here.steps == 0 or since <= 0.0:
         return 0
     half = here.step - here.slope / 2
-    steps = min(int(2 * since / (half + math.sqrt(half * half + 2 * here.slope * since))), here.steps)
+    steps: int = min(math.floor(2 * since / (half + math.sqrt(half * half + 2 * here.slope * since))), here.steps)
     while steps > 0 and _run_seconds(here, steps) >= since:
         steps -= 1
     while steps < here.steps and _run_seconds(here, steps + 1) < since:

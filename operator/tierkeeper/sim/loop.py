@@ -17,14 +17,14 @@ from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.sim.columns import Columns
-from tierkeeper.sim.model import PoolConfig, Requests, Routing, Startup
-from tierkeeper.sim.policy import Explains, Policy, TierView
+from tierkeeper.sim.model import PodCounts, PodPage, PoolConfig, Requests, Routing, Startup
+from tierkeeper.sim.policy import Explains, Paced, Policy, TierView
 from tierkeeper.sim.pool import Pool
 from tierkeeper.sim.record import Recorder, Run, TierRun
-from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraping
+from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraping, View
 from tierkeeper.sim.source import Snapshot, Source
 from tierkeeper.slo.assess import assess
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, SignalState
 from tierkeeper.tier import TierKey, TierSpec
 
 Progress = Callable[[float, float], None]
@@ -32,6 +32,10 @@ Progress = Callable[[float, float], None]
 
 SETTLE_SECONDS = 300.0
 """A run goes on for so long after the last arrival: 2,000 tokens at 100 ms take 200 s."""
+
+
+class ImpossibleRunError(ValueError):
+    """Tiers that cannot be run together, or not in the simulator; the text says which and what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +97,16 @@ def simulate(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Run a policy over the tiers' traffic.
+    """Run a policy over the tiers' traffic. A policy remembers: give each run a new one.
 
-    ``seconds``: how much of the traffic is played and scored; None: up to the last arrival, in whole ticks. Raises
-    ValueError for tiers of one name, a tier that cannot be resized live, and no traffic at all.
+    ``seconds``: how much of the traffic is scored; None: all of it, in whole seconds. The run goes on for
+    ``SETTLE_SECONDS`` more. Raises ImpossibleRunError for tiers of one name, a tier that cannot be resized live, and
+    fewer GPUs than the start needs.
     """
     settings = settings or Settings()
     if seconds is None:
         last = max((float(t.requests.arrival[-1]) for t in tiers if len(t.requests)), default=0.0)
-        seconds = max(1, math.ceil(last / settings.tick_seconds)) * settings.tick_seconds
+        seconds = float(max(1, math.ceil(last)))
     world = _World(tiers, policy, settings, seconds)
     world.run(progress)
     return world.result()
@@ -115,11 +120,33 @@ class _Member:
     pool: Pool
     levers: Levers
     recorder: Recorder
+    assessment: Assessment
+    """The last one; before the first tick nothing is known."""
     ready_since: float | None = 0.0
     resized_at: float = -math.inf
-    assessment: Assessment | None = None
     gpu_seconds: float = 0.0
     """At the end of the scored traffic."""
+    live_pods: tuple[str, ...] = ()
+    in_system: int = 0
+    """Requests that had arrived and were not done at the last look."""
+    _seen: PodCounts | None = None
+
+    def look(self) -> list[PodPage]:
+        """The pages of all pods, now."""
+        pages = self.pool.pages()
+        self._seen = self.pool.counts()
+        self.live_pods = tuple(page.name for page in pages if not page.draining)
+        self.in_system = self.pool.held + sum(page.running + page.waiting for page in pages)
+        return pages
+
+    def note_pods(self, now: float) -> None:
+        """Which pods are Ready at a tick, and since when there is one without a break.
+
+        The last look is still right where the counts are: a pod gets Ready and another one leaves in two counts.
+        """
+        if self.pool.counts() != self._seen:
+            self.look()
+        self.ready_since = (now if self.ready_since is None else self.ready_since) if self.live_pods else None
 
     @property
     def engine_budget(self) -> int:
@@ -139,16 +166,25 @@ class _World:
     _source: Source = field(init=False)
     _by_priority: list[_Member] = field(init=False)
     _jitter: np.random.Generator = field(init=False)
+    _clock: float = 0.0
+    _assessed_at: float = -math.inf
 
     def __post_init__(self) -> None:
         keys = [tier.spec.key for tier in self.tiers]
         if len(set(keys)) < len(keys) or not keys:
-            raise ValueError(f"tiers {', '.join(map(str, keys)) or '(none)'}: give one or more, each with its own name")
+            raise ImpossibleRunError(
+                f"tiers {', '.join(map(str, keys)) or '(none)'}: give one or more, each with its own name"
+            )
         ticks = math.ceil((self.seconds + SETTLE_SECONDS) / self.settings.tick_seconds) + 1
         self._members = {
             tier.spec.key: _member(tier, seed=self.settings.seed + place, ticks=ticks)
             for place, tier in enumerate(self.tiers)
         }
+        asked = sum(m.levers.replicas * m.tier.config.gpus_per_replica for m in self._members.values())
+        if self.settings.gpus is not None and asked > self.settings.gpus:
+            raise ImpossibleRunError(
+                f"gpus: {self.settings.gpus} are fewer than the {asked} that the tiers start with; give more"
+            )
         self._by_priority = sorted(self._members.values(), key=lambda m: -m.tier.spec.priority)
         objectives = [tier.spec.objective for tier in self.tiers]
         self._source = Source(
@@ -172,9 +208,6 @@ class _World:
                 due, offset = next(scrapes)
             self._advance(now)
             self._tick(now)
-            if now - tick < self.seconds <= now:
-                for member in self._members.values():
-                    member.gpu_seconds = member.pool.gpu_seconds
             if progress is not None and number % 40 == 0:
                 progress(now, end)
 
@@ -186,6 +219,7 @@ class _World:
                 outcome=member.pool.outcomes(),
                 series=member.recorder.series(),
                 decisions=member.recorder.entries,
+                profile=member.tier.config.profile,
                 startup_seconds=member.tier.config.startup.median_seconds,
                 gpu_seconds=member.gpu_seconds,
             )
@@ -215,13 +249,18 @@ class _World:
     def _scrape(self, at: float, offset: int) -> None:
         self._advance(at)
         for key, member in self._members.items():
-            self._source.scrapers[key].scrape(member.pool.pages(), at=at, offset=offset)
+            self._source.scrapers[key].scrape(member.look(), at=at, offset=offset)
 
     def _advance(self, until: float) -> None:
         """Pools on their way, with the GPUs there are: who has one keeps it, free ones go by priority."""
+        if self._clock < self.seconds < until:
+            self._advance(self.seconds)
+        self._clock = until
         self._share_gpus()
         for member in self._members.values():
             member.pool.advance(until)
+            if until <= self.seconds:
+                member.gpu_seconds = member.pool.gpu_seconds
         self._share_gpus()
 
     def _share_gpus(self) -> None:
@@ -240,8 +279,16 @@ class _World:
             member.pool.schedulable = held[member.tier.spec.key] + granted
 
     def _tick(self, now: float) -> None:
-        snapshot = self._source.snapshot(now)
-        views = {key: self._view(key, member, now, snapshot) for key, member in self._members.items()}
+        interval = self.settings.scraping.interval_seconds
+        snapshot = None
+        if not isinstance(self.policy, Paced) or now - self._assessed_at >= interval:
+            snapshot, self._assessed_at = self._source.snapshot(now), now
+        samples = self._source.views(now) if snapshot is None else snapshot.views
+        for key, member in self._members.items():
+            member.note_pods(now)
+            if snapshot is not None:
+                self._assess(key, member, now, snapshot)
+        views = {key: self._view(member, now, samples[key]) for key, member in self._members.items()}
         wanted = self.policy.decide(now=now, views=views)
         decisions = self.policy.decisions if isinstance(self.policy, Explains) else {}
         for key, member in self._members.items():
@@ -257,36 +304,38 @@ class _World:
                 levers=member.levers,
                 counts=member.pool.counts(),
                 gpu_seconds=member.pool.gpu_seconds,
+                in_system=member.in_system,
                 assessment=views[key].assessment,
             )
 
-    def _view(self, key: TierKey, member: _Member, now: float, snapshot: Snapshot) -> TierView:
-        """The tier as the operator would see it now; its assessment is remembered for the next tick."""
-        spec = member.tier.spec
-        live = [page.name for page in member.pool.pages() if not page.draining]
-        member.ready_since = (now if member.ready_since is None else member.ready_since) if live else None
+    def _assess(self, key: TierKey, member: _Member, now: float, snapshot: Snapshot) -> None:
         member.assessment = assess(
             now=now,
             key=key,
-            objective=spec.objective,
+            objective=member.tier.spec.objective,
             readings=snapshot.readings.get(key),
-            live_pods=live,
+            live_pods=member.live_pods,
             ready_since=member.ready_since,
             previous=member.assessment,
             scrape_interval_seconds=self.settings.scraping.interval_seconds,
             source_error=snapshot.error,
             windows=self._source.windows,
         )
+
+    def _view(self, member: _Member, now: float, samples: View) -> TierView:
+        """The tier as the operator would see it now."""
         resizing = now - member.resized_at <= self.settings.resize_seconds
         pool = _pool_state(member, resizing=resizing)
-        return TierView(spec=spec, assessment=member.assessment, pool=pool, samples=snapshot.views[key])
+        return TierView(spec=member.tier.spec, assessment=member.assessment, pool=pool, samples=samples)
 
 
 def _member(tier: SimTier, *, seed: int, ticks: int) -> _Member:
     spec = tier.spec
     support = live_resize(spec)
     if not support.supported:
-        raise ValueError(f"{spec.key}: {support.message}; a run changes limits live: set spec.engine to one that can")
+        raise ImpossibleRunError(
+            f"{spec.key}: {support.message}; a run changes limits live: set spec.engine to one that can"
+        )
     levers = tier.start or starting_levers(spec)
     pool = Pool(
         tier.config,
@@ -298,7 +347,8 @@ def _member(tier: SimTier, *, seed: int, ticks: int) -> _Member:
         ),
         seed=seed,
     )
-    return _Member(tier=tier, pool=pool, levers=levers, recorder=Recorder(ticks))
+    unknown = Assessment(key=spec.key, state=SignalState.NO_DATA, reason="WaitingForSamples", message="")
+    return _Member(tier=tier, pool=pool, levers=levers, recorder=Recorder(ticks), assessment=unknown)
 
 
 def _pool_state(member: _Member, *, resizing: bool) -> PoolState:

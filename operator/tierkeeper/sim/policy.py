@@ -45,6 +45,17 @@ class Explains(Protocol):
     def decisions(self) -> Mapping[TierKey, Decision]: ...
 
 
+@runtime_checkable
+class Paced(Protocol):
+    """A policy with a rhythm of its own, faster than scrapes perhaps, that reads samples rather than assessments.
+
+    Its assessments are made anew once a scrape only: between two scrapes they would say the same.
+    """
+
+    @property
+    def interval_seconds(self) -> float: ...
+
+
 @dataclass(slots=True)
 class Ours:
     """The operator's own law, ``decide`` and ``arbitrate`` as they ship, with one memory a tier."""

@@ -112,12 +112,15 @@ class Pool:
         if not until >= self.now:
             raise ValueError(f"until: {until} is before the pool's time of {self.now}; time only runs forward")
         while True:
-            moment = min(until, self._next_change())
+            moment = min(float(until), self._next_change())
             kernel.run(self._state, moment)
             self.now = moment if moment < math.inf else self._last_event()
             self._let_go()
-            for pod in [pod for pod in self._pods if pod.ready_at is not None and pod.ready_at <= self.now]:
-                self._seat(pod)
+            if ready := [pod for pod in self._pods if pod.ready_at is not None and pod.ready_at <= self.now]:
+                for pod in ready:
+                    self._seat(pod)
+                self._state.pool["released"] = self._state.pool["held"]
+                kernel.run(self._state, self.now)
             if moment == until:
                 return
 
@@ -191,7 +194,7 @@ class Pool:
             tpot=np.where(several, (book["last"] - book["first"]) / gaps, np.nan),
             finish=np.where(finished, book["last"], np.nan),
             status=book["status"].copy(),
-            preemptions=book["preemptions"].astype(np.int32),
+            preemptions=book["preemptions"].copy(),
         )
 
     def _page(self, pod: _Pod, shown: Records, buckets: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> PodPage:
@@ -263,7 +266,7 @@ class Pool:
                 holding += 1
 
     def _seat(self, pod: _Pod) -> None:
-        """The pod is Ready: it takes what is held at the front door, and its share of what arrives."""
+        """The pod is Ready: from the kernel's next run on it takes what is held, and its share of what arrives."""
         empty = np.flatnonzero(self._state.seats["state"] == EMPTY)
         seat = int(empty[0]) if len(empty) else len(self._state.seats)
         self._state = grown(self._state, seats=2 * seat if not len(empty) else 0, slots=0)
@@ -272,7 +275,6 @@ class Pool:
         here = self._state.seats[seat]
         here["state"], here["pod"], here["started_at"] = SERVING, pod.number, self.now
         pod.seat, pod.ready_at = seat, None
-        kernel.run(self._state, self.now)
 
     def _let_go(self) -> None:
         """Remove draining pods that are done, and those out of time with all that they still have."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.sim.model import Outcome, PodCounts, Requests
 from tierkeeper.slo.model import Assessment, Sli, SloAssessment
@@ -34,6 +35,8 @@ class Series:
     draining: Floats
     gpu_seconds: Floats
     """Spent since the start."""
+    in_system: Floats
+    """Requests that had arrived and were not done, as they truly were at the last scrape."""
     known: Floats
     """1 where the metrics could be believed, else 0."""
     burning: Floats
@@ -71,6 +74,7 @@ class TierRun:
     outcome: Outcome
     series: Series
     decisions: tuple[Entry, ...]
+    profile: Profile
     startup_seconds: float
     """Median time from a pod scheduled to Ready."""
     gpu_seconds: float
@@ -104,6 +108,7 @@ class Recorder:
         levers: Levers,
         counts: PodCounts,
         gpu_seconds: float,
+        in_system: int,
         assessment: Assessment,
     ) -> None:
         """The figures of one tick, in the order of ``Series``."""
@@ -122,6 +127,7 @@ class Recorder:
             counts.unschedulable,
             counts.draining,
             gpu_seconds,
+            in_system,
             known,
             any(slo.burning for slo in slos.values()),
             traffic.running if known else np.nan,

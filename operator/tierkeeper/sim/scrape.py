@@ -14,7 +14,7 @@ import numpy as np
 
 from tierkeeper.sim.columns import Columns, Floats
 from tierkeeper.sim.model import PodPage
-from tierkeeper.sim.tsdb import Subquery, Tsdb
+from tierkeeper.sim.tsdb import Subquery, Times, Tsdb
 from tierkeeper.slo.model import Bucket, Histogram
 
 EPOCH_SECONDS = 1_700_006_400
@@ -182,17 +182,20 @@ class View:
 
     scraper: Scraper
     at_ms: int
-    _increases: dict[int, Floats] = field(default_factory=dict, compare=False, repr=False)
+    _sums: dict[int, Summed] = field(default_factory=dict, compare=False, repr=False)
+    _gauges: list[Instant] = field(default_factory=list, compare=False, repr=False)
+    """One element, once it was asked for."""
 
     def gauge(self, name: str) -> dict[str, float]:
         """The newest value by pod."""
-        pods, _, values = self.scraper.store.instant(at_ms=self.at_ms, columns=self.scraper.columns.column(name))
-        return dict(zip(pods, values[:, 0].tolist(), strict=True))
+        columns, now = self.scraper.columns, self._instant()
+        place = columns.column(name).start - columns.counters
+        return {pod: values[place] for pod, values in zip(now.pods, now.values, strict=True)}
 
     def ages(self) -> dict[str, float]:
-        """Seconds since each pod's newest sample."""
-        pods, times, _ = self.scraper.store.instant(at_ms=self.at_ms, columns=slice(0, 1))
-        return dict(zip(pods, ((self.at_ms - times) / 1000.0).tolist(), strict=True))
+        """Seconds since each pod's newest sample, as Prometheus subtracts its floats."""
+        now = self._instant()
+        return dict(zip(now.pods, (self.at_ms / 1000.0 - now.times_ms / 1000.0).tolist(), strict=True))
 
     def lowest(self, name: str, seconds: int) -> dict[str, float]:
         """``min_over_time`` of a gauge by pod."""
@@ -201,8 +204,8 @@ class View:
 
     def increase(self, name: str, seconds: int) -> float | None:
         """``sum(increase(name[seconds]))``."""
-        found = self.increases(self.scraper.columns.column(name), seconds)
-        return float(found.sum()) if len(found) else None
+        found = self.summed(seconds)
+        return found.totals[self.scraper.columns.column(name).start] if found.pods else None
 
     def rate(self, name: str, seconds: int) -> float | None:
         """``sum(rate(name[seconds]))``."""
@@ -216,23 +219,55 @@ class View:
 
     def histogram(self, family: str, seconds: int) -> Histogram | None:
         """``sum by (le) (increase(family_bucket[seconds]))``."""
-        found = self.increases(self.scraper.columns.families[family], seconds)
-        if not len(found):
+        found, columns = self.summed(seconds), self.scraper.columns
+        if not found.pods:
             return None
-        edges = (*self.scraper.columns.edges(family), float("inf"))
-        counts = found.sum(axis=0).tolist()
+        counts = found.totals[columns.families[family]]
+        edges = (*columns.edges(family), float("inf"))
         return Histogram(tuple(Bucket(edge, count) for edge, count in zip(edges, counts, strict=True)))
 
-    def increases(self, columns: slice, seconds: int) -> Floats:
-        """``increase`` by pod (lines, two samples each) and column."""
-        found = self._increases.get(seconds)
-        if found is None:
+    def summed(self, seconds: int) -> Summed:
+        """``sum(increase(counter[seconds]))`` of every counter, by column."""
+        if seconds not in self._sums:
             every = slice(0, self.scraper.columns.counters)
-            found = self.scraper.store.increases(at_ms=self.at_ms, range_ms=seconds * 1000, columns=every)
-            self._increases[seconds] = found
-        return found[:, columns]
+            self._sums[seconds] = _summed(
+                self.scraper.store.increases(at_ms=self.at_ms, range_ms=seconds * 1000, columns=every)
+            )
+        return self._sums[seconds]
 
-    def stepped_increases(self, seconds: int, step: int) -> Floats:
-        """``increase((buckets >= 0)[seconds:step])`` by pod and bucket column."""
+    def stepped(self, seconds: int, step: int) -> Summed:
+        """``sum(increase((bucket >= 0)[seconds:step]))`` of every bucket, by column."""
         subquery = Subquery(seconds * 1000, step * 1000, self.scraper.columns.buckets)
-        return self.scraper.store.stepped_increases(subquery, at_ms=self.at_ms)
+        return _summed(self.scraper.store.stepped_increases(subquery, at_ms=self.at_ms))
+
+    def _instant(self) -> Instant:
+        if not self._gauges:
+            columns = self.scraper.columns
+            every = slice(columns.counters, columns.counters + columns.gauges)
+            pods, times, values = self.scraper.store.instant(at_ms=self.at_ms, columns=every)
+            self._gauges.append(Instant(pods, times, values.tolist()))
+        return self._gauges[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """Increases over a window, summed over pods."""
+
+    pods: int
+    """That have the two samples in it which an increase needs."""
+    totals: list[float]
+    """By column."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instant:
+    """The gauges of all pods at one moment."""
+
+    pods: list[str]
+    times_ms: Times
+    values: list[list[float]]
+    """By pod and gauge."""
+
+
+def _summed(increases: Floats) -> Summed:
+    return Summed(len(increases), increases.sum(axis=0).tolist())

@@ -10,8 +10,8 @@ from math import inf
 import numpy as np
 
 from tierkeeper.render.promql import MAX_BUDGET_POINTS, Query, queries
-from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT, Columns, Floats, le_text
-from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraper, Scraping, View
+from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT, Columns, le_text
+from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraper, Scraping, Summed, View
 from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
 from tierkeeper.slo.model import Sample
 from tierkeeper.slo.readings import BUCKET_SIGNALS, Readings, group
@@ -104,7 +104,7 @@ class Source:
     def snapshot(self, now: float) -> Snapshot:
         """What a look at this time of the run shows."""
         if any(now in span for span in self._faults.down):
-            return Snapshot({}, self._views(now), ("Unreachable", "http://prometheus:9090: connection refused"))
+            return Snapshot({}, self.views(now), ("Unreachable", "http://prometheus:9090: connection refused"))
         if any(now in span for span in self._faults.frozen):
             self._frozen = self._frozen or self._look(now)
             return self._frozen
@@ -113,7 +113,7 @@ class Source:
 
     def _look(self, now: float) -> Snapshot:
         """Ask what is due; what is not still holds, and is not sorted by tier anew."""
-        views = self._views(now)
+        views = self._current(now)
         due = [q for q in self._queries if now - self._asked.get(q.signal, -inf) >= q.every_seconds]
         self._asked.update((query.signal, now) for query in due)
         news = group({query.signal: self._ask(query, views) for query in due}, LABELS)
@@ -122,7 +122,12 @@ class Source:
         self._readings = {key: readings for key, readings in merged.items() if readings is not None}
         return Snapshot(self._readings, views)
 
-    def _views(self, now: float) -> dict[TierKey, View]:
+    def views(self, now: float) -> Mapping[TierKey, View]:
+        """The series by tier as they can be read at this time of the run."""
+        frozen = self._frozen is not None and any(now in span for span in self._faults.frozen)
+        return self._frozen.views if self._frozen is not None and frozen else self._current(now)
+
+    def _current(self, now: float) -> dict[TierKey, View]:
         return {key: scraper.at(now - self.scraping.late) for key, scraper in self.scrapers.items()}
 
     def _ask(self, query: Query, views: Mapping[TierKey, View]) -> list[Sample]:
@@ -164,32 +169,25 @@ def answer(signal: Signal, key: TierKey, view: View, *, stepped: bool = False) -
         parts = ((Stat.SUM, "sum"), (Stat.COUNT, "count"))
         rates = [(stat, view.rate(f"{_MEANS[kind]}_{suffix}", seconds)) for stat, suffix in parts]
         return [Sample(_stat(key, stat), rate, at) for stat, rate in rates if rate is not None]
-    columns = view.scraper.columns
-    if stepped:
-        increases = view.stepped_increases(seconds, budget_step(seconds))
-    else:
-        increases = view.increases(slice(0, columns.buckets), seconds)
-    return _histograms(key, columns, increases, families=_BUCKETS[kind], at=at)
+    found = view.stepped(seconds, budget_step(seconds)) if stepped else view.summed(seconds)
+    return _histograms(key, view.scraper.columns, found, families=_BUCKETS[kind], at=at)
 
 
 def _by_pod(key: TierKey, values: Mapping[str, float], at: float) -> list[Sample]:
     return [Sample({**_tier(key), LABELS.pod: pod}, value, at) for pod, value in values.items()]
 
 
-def _histograms(
-    key: TierKey, columns: Columns, increases: Floats, *, families: tuple[str, ...], at: float
-) -> list[Sample]:
+def _histograms(key: TierKey, columns: Columns, found: Summed, *, families: tuple[str, ...], at: float) -> list[Sample]:
     """Per family and edge: the sum over pods, and over how many of them."""
-    pods = len(increases)
-    if not pods:
+    if not found.pods:
         return []
-    sums = increases.sum(axis=0).tolist()
-    found = []
+    samples: list[Sample] = []
+    pods = float(found.pods)
     for family in families:
-        place = columns.families[family]
-        for labels, total in zip(_edges(key, family, columns.edges(family)), sums[place], strict=True):
-            found += [Sample(labels[0], total, at), Sample(labels[1], float(pods), at)]
-    return found
+        totals = found.totals[columns.families[family]]
+        for (of_sum, of_series), total in zip(_edges(key, family, columns.edges(family)), totals, strict=True):
+            samples += (Sample(of_sum, total, at), Sample(of_series, pods, at))
+    return samples
 
 
 @cache

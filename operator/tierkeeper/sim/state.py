@@ -28,12 +28,12 @@ POOL = np.dtype(
         *((name, np.float64) for name in ("base", "per_sequence", "per_context", "per_prefill")),
         *((name, np.int64) for name in ("kv_tokens", "max_seqs", "max_tokens", "max_queued", "mocker", "routing")),
         *((name, np.int64) for name in ("next_arrival", "turn", "admissions")),
-        *((name, np.int64) for name in ("held_head", "held_tail", "held")),
+        *((name, np.int64) for name in ("held_head", "held_tail", "held", "released")),
         ("random", np.uint64),
     ],
     align=True,
 )
-"""Of the whole pool. ``held``: requests that found no Ready replica wait at the front door."""
+"""Of the whole pool. ``held``: requests at the front door that found no Ready replica; ``released``: may go now."""
 
 SEAT = np.dtype(
     [
@@ -72,7 +72,7 @@ BOOK = np.dtype(
         ("next", np.int32),  # request behind this one in its queue
         ("generated", np.int32),  # tokens, when it was preempted last
         ("order", np.int32),  # of its last admission
-        ("preemptions", np.int16),
+        ("preemptions", np.int32),
         ("status", np.int8),
     ],
     align=True,

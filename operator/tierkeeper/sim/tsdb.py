@@ -107,7 +107,7 @@ class Tsdb:
         fell = counters < self._previous[slot]  # false beside a NaN, as in Prometheus
         if fell.any():
             self._offsets[slot] = self._offsets[slot] + np.where(fell, self._previous[slot], 0.0)
-            self._offset_table.append(self._offsets[slot])
+            self._offset_table.append(self._offsets[slot].copy())
             self._offset_of[slot] = len(self._offset_table) - 1
         self._previous[slot] = counters
         self._times[slot, self._round] = at_ms

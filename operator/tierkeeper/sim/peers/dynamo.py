@@ -20,6 +20,8 @@ from tierkeeper.sim.peers.figures import Figures, StepReport
 from tierkeeper.tier import TierSpec
 
 LOAD_SECONDS = 5.0
+PROMPT_SECONDS = 60
+"""Window of the mean prompt by which waiting requests are turned into waiting tokens."""
 
 MISSING = (
     "NVIDIA Dynamo's planner is not installed. It takes 1.2 GB, so give it a virtual environment of its own beside "
@@ -58,9 +60,6 @@ class DynamoLaw:
     _steps: ModuleType = field(init=False)
     _planner: Any = field(init=False)
     _tick: Any = None
-    _traffic: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    """Requests, prompt tokens and output tokens finished since the last look at traffic."""
-    _last: float | None = None
     _wanted: int | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +79,6 @@ class DynamoLaw:
             self._planner.load_benchmark_fpms(agg_fpms=self._benchmark(self.settings.profile, tokens))
 
     def desired(self, *, now: float, figures: Figures) -> int:
-        self._count(now, figures)
         if self._tick is None:
             self._tick, self._wanted = self._planner.initial_tick(now), figures.replicas
         while self._tick is not None and self._tick.at_s <= now + 1e-6:
@@ -111,32 +109,26 @@ class DynamoLaw:
             "live_dashboard_port": 0,
         }
 
-    def _count(self, now: float, figures: Figures) -> None:
-        """Adds what finished since the last call; the planner is told completions, as in production."""
-        minute = figures.minute()
-        if self._last is not None and figures.reachable and minute.finished_per_second:
-            finished = minute.finished_per_second * (now - self._last)
-            per_request = (1.0, minute.prompt_tokens or 0.0, minute.output_tokens or 0.0)
-            self._traffic = [total + finished * each for total, each in zip(self._traffic, per_request, strict=True)]
-        self._last = now
-
     def _input(self, now: float, figures: Figures) -> Any:
         tick, counts = self._tick, {"ready_num_decode": figures.ready, "expected_num_decode": figures.replicas}
         observed = None
-        if tick.need_traffic_metrics:
-            requests, prompt, output = self._traffic
-            each = (prompt / requests, output / requests) if requests else (0.0, 0.0)
-            observed = self._core.TrafficObservation(tick.traffic_metrics_duration_s, requests, *each)
-            self._traffic = [0.0, 0.0, 0.0]
+        if tick.need_traffic_metrics and figures.reachable:
+            observed = self._observed(figures, tick.traffic_metrics_duration_s)
         steps = None
         if tick.need_worker_fpm:
-            prompt = figures.minute().prompt_tokens or 0.0
+            prompt = figures.means(PROMPT_SECONDS).prompt_tokens or 0.0
             reports = figures.steps().items()
             decode = {(name, 0): self._report(name, step, prompt_tokens=prompt) for name, step in reports}
             steps = self._core.FpmObservations(decode=decode)
         return self._core.TickInput(
             now_s=now, worker_counts=self._core.WorkerCounts(**counts), traffic=observed, fpm_observations=steps
         )
+
+    def _observed(self, figures: Figures, seconds: float) -> Any:
+        """What finished within the interval, as in production: completions, with their mean lengths."""
+        means = figures.means(round(seconds))
+        requests = (means.finished_per_second or 0.0) * seconds
+        return self._core.TrafficObservation(seconds, requests, means.prompt_tokens or 0.0, means.output_tokens or 0.0)
 
     def _report(self, name: str, step: StepReport, *, prompt_tokens: float) -> Any:
         scheduled = self._steps.ScheduledRequestMetrics(

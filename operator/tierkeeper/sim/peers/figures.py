@@ -12,9 +12,6 @@ from tierkeeper.sim.policy import TierView
 from tierkeeper.sim.scrape import View
 from tierkeeper.slo.model import Histogram, SignalState
 
-MINUTE = 60
-"""Look-back of rates and means, in seconds, as all the peers have it."""
-
 _RUNNING, _WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 _KV_USAGE = "vllm:kv_cache_usage_perc"
 
@@ -48,8 +45,8 @@ class StepReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Minute:
-    """Means and rates of the pool over the last minute; None where nothing was counted."""
+class Means:
+    """Rates and means of the pool over a window; None where nothing was counted."""
 
     requests_per_second: float | None = None
     """First tokens a second."""
@@ -103,7 +100,7 @@ class Figures(Protocol):
 
     def tpot(self, q: float, window_seconds: int) -> float | None: ...
 
-    def minute(self) -> Minute: ...
+    def means(self, window_seconds: int) -> Means: ...
 
     def steps(self) -> Mapping[str, StepReport]:
         """Last step of each Ready pod, by name; an idle new pod has an empty one."""
@@ -155,15 +152,15 @@ class Scraped:
     def tpot(self, q: float, window_seconds: int) -> float | None:
         return prometheus_quantile(self.view.samples.histogram(REQUEST_TPOT, window_seconds), q)
 
-    def minute(self) -> Minute:
+    def means(self, window_seconds: int) -> Means:
         samples = self.view.samples
-        return Minute(
-            requests_per_second=_finite(samples.rate(f"{TTFT}_count", MINUTE)),
-            finished_per_second=_finite(samples.rate("vllm:request_success_total", MINUTE)),
-            prompt_tokens=_finite(samples.mean("vllm:request_prompt_tokens", MINUTE)),
-            output_tokens=_finite(samples.mean("vllm:request_generation_tokens", MINUTE)),
-            ttft_seconds=_finite(samples.mean(TTFT, MINUTE)),
-            itl_seconds=_finite(samples.mean(INTER_TOKEN, MINUTE)),
+        return Means(
+            requests_per_second=_finite(samples.rate(f"{TTFT}_count", window_seconds)),
+            finished_per_second=_finite(samples.rate("vllm:request_success_total", window_seconds)),
+            prompt_tokens=_finite(samples.mean("vllm:request_prompt_tokens", window_seconds)),
+            output_tokens=_finite(samples.mean("vllm:request_generation_tokens", window_seconds)),
+            ttft_seconds=_finite(samples.mean(TTFT, window_seconds)),
+            itl_seconds=_finite(samples.mean(INTER_TOKEN, window_seconds)),
         )
 
     def steps(self) -> Mapping[str, StepReport]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 EDGE = 0.001
 """The search stays this share inside the stable region."""
 
-_BISECTIONS = 50
+_BISECTIONS = 30
 
 
 @dataclass(frozen=True, slots=True)

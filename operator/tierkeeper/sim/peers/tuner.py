@@ -1,8 +1,9 @@
 """Learning a queue's parameters from mean TTFT and ITL: an extended Kalman filter with an outlier gate.
 
-Source: the tuner of llm-d's workload-variant-autoscaler (docs/developer-guide/slo-queuemodel.md, sections 4.2, 8, 9.5;
-0.9). The state is (alpha, beta, gamma), which drifts by 5 % a cycle; an observation is known to 5 % within its 95 %
-interval; an update whose normalized innovation is beyond the 95 % bound is refused.
+Source: the tuner of llm-d's workload-variant-autoscaler (docs/developer-guide/slo-queuemodel.md, sections 4.2, 8, 9.5,
+and internal/engines/analyzers/queueingmodel/tuner; 0.9). The state is (alpha, beta, gamma), which drifts by 5 % a
+cycle; an observation is known to 5 % within its 95 % interval; an update whose normalized innovation is beyond its
+bound is refused. Theirs runs once a pod and cycle, this one once a cycle on an average pod.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ BASE_SHARE = 0.9
 STATE_CHANGE = 0.05
 OBSERVATION_ERROR = 0.05 / 1.96
 MAX_INNOVATION = 7.378
+
+QUEUE_PER_BATCH = 10
+"""Room for waiting requests in the model that is fitted, in batches."""
+
 LEAST, MOST = 0.01, 100.0
 """The state stays between these multiples of where it started."""
 
@@ -52,26 +57,23 @@ def guess(seen: Observation) -> Parameters:
 
 @dataclass(slots=True)
 class Tuner:
-    """The filter of one pool. ``parameters`` is None until the first observation."""
+    """The filter of one pool. ``parameters`` is None until an observation gave a start that the model can explain: by a
+    guess at high load a replica often carries less than was seen, and the next observation makes a new one."""
 
-    max_queue: int
     parameters: Parameters | None = None
-    _start: NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+    _start: NDArray[np.float64] | None = None
     _covariance: NDArray[np.float64] = field(default_factory=lambda: np.zeros((3, 3)))
 
     def update(self, seen: Observation, *, max_batch: int) -> bool:
         """Takes one observation in; False where it was refused."""
-        if self.parameters is None:
-            self.parameters = guess(seen)
-            self._start = _vector(self.parameters)
-            self._covariance = np.diag((STATE_CHANGE * self._start) ** 2)
-        state = _vector(self.parameters)
-        predicted = self._predict(state, seen, max_batch)
-        if predicted is None:
+        state = _vector(self.parameters or guess(seen))
+        predicted = _predict(state, seen, max_batch)
+        slopes = None if predicted is None else _slopes(state, predicted, seen, max_batch)
+        if predicted is None or slopes is None:
             return False
-        slopes = self._slopes(state, predicted, seen, max_batch)
-        if slopes is None:
-            return False
+        if self._start is None:
+            self._start, self._covariance = state, np.diag((STATE_CHANGE * state) ** 2)
+            self.parameters = Parameters(*state.tolist())
         measured = np.array([seen.ttft, seen.itl])
         covariance = self._covariance + np.diag((STATE_CHANGE * state) ** 2)
         spread = slopes @ covariance @ slopes.T + np.diag((OBSERVATION_ERROR * measured) ** 2)
@@ -81,29 +83,31 @@ class Tuner:
         gain = np.linalg.solve(spread, slopes @ covariance).T
         state = np.clip(state + gain @ innovation, LEAST * self._start, MOST * self._start)
         self._covariance = (np.eye(3) - gain @ slopes) @ covariance
-        self.parameters = Parameters(*(float(x) for x in state))
+        self.parameters = Parameters(*state.tolist())
         return True
 
-    def _predict(self, state: NDArray[np.float64], seen: Observation, max_batch: int) -> NDArray[np.float64] | None:
-        """(TTFT, ITL) by the model; None where it cannot carry the rate at all."""
-        queue = Queue(Parameters(*state), seen.request, max_batch, self.max_queue)
-        if seen.rate > queue.highest:
-            return None
-        performance = queue.analyze(seen.rate)
-        return np.array([performance.ttft, performance.itl])
 
-    def _slopes(
-        self, state: NDArray[np.float64], predicted: NDArray[np.float64], seen: Observation, max_batch: int
-    ) -> NDArray[np.float64] | None:
-        """float64[2, 3]: how (TTFT, ITL) move with each parameter, by a small step down: the model stays stable."""
-        columns = []
-        for index in range(3):
-            step = 1e-3 * state[index]
-            moved = self._predict(state - step * np.eye(3)[index], seen, max_batch)
-            if moved is None:
-                return None
-            columns.append((predicted - moved) / step)
-        return np.stack(columns, axis=1)
+def _predict(state: NDArray[np.float64], seen: Observation, max_batch: int) -> NDArray[np.float64] | None:
+    """(wait + prefill, ITL) by the model; None where it cannot carry the rate at all."""
+    queue = Queue(Parameters(*state.tolist()), seen.request, max_batch, QUEUE_PER_BATCH * max_batch)
+    if seen.rate > queue.highest:
+        return None
+    performance = queue.analyze(seen.rate)
+    return np.array([performance.ttft - performance.itl, performance.itl])
+
+
+def _slopes(
+    state: NDArray[np.float64], predicted: NDArray[np.float64], seen: Observation, max_batch: int
+) -> NDArray[np.float64] | None:
+    """float64[2, 3]: how the two move with each parameter, by a small step down, where the model stays stable."""
+    columns = []
+    for index in range(3):
+        step = 1e-3 * state[index]
+        moved = _predict(state - step * np.eye(3)[index], seen, max_batch)
+        if moved is None:
+            return None
+        columns.append((predicted - moved) / step)
+    return np.stack(columns, axis=1)
 
 
 def _vector(parameters: Parameters) -> NDArray[np.float64]:

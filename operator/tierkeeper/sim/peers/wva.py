@@ -17,6 +17,7 @@ from tierkeeper.sim.peers.queueing import Parameters, Queue, Request
 from tierkeeper.sim.peers.tuner import Observation, Tuner
 
 LOOP_SECONDS = 15.0
+MEANS_SECONDS = 60
 
 BEHAVIOR = Behavior(
     up=Rule((Rate(15.0, percent=100.0),), stabilization_seconds=120.0),
@@ -26,10 +27,13 @@ BEHAVIOR = Behavior(
 
 @dataclass(frozen=True, slots=True)
 class WvaSettings:
-    """The published defaults. The law takes targets for means; ``target_share`` is the one knob to tune it by."""
+    """The published defaults, and two knobs to tune it by."""
 
     target_share: float = 1.0
-    """Share of the tier's thresholds that is given as target."""
+    """Share of the tier's thresholds that is given as target: the law takes them for targets of means."""
+    parameters: Parameters | None = None
+    """Where its filter starts: an offline profile, as the releases of 2025 had it. None: it guesses from the first
+    observation, as if the load were light."""
     slo_multiplier: float = 3.0
     """Where the tier does not promise both: utilization 1 - 1/3, see ``inferred_targets``."""
     max_queue: int = 100
@@ -51,7 +55,12 @@ class WvaLaw:
 
     def __post_init__(self) -> None:
         self._scale = Scale(self.settings.behavior)
-        self._tuner = Tuner(max_queue=self.settings.max_queue)
+        self._tuner = Tuner(self.settings.parameters)
+
+    @property
+    def parameters(self) -> Parameters | None:
+        """What it has learned; None: nothing yet."""
+        return self._tuner.parameters
 
     def desired(self, *, now: float, figures: Figures) -> int:
         if self._ready is not None and figures.ready > self._ready:
@@ -83,10 +92,10 @@ class WvaLaw:
 
 
 def observation(figures: Figures) -> Observation | None:
-    """One average replica's minute; None where a figure is missing or nothing arrives."""
-    minute = figures.minute()
-    rate, prompt, output = minute.requests_per_second, minute.prompt_tokens, minute.output_tokens
-    ttft, itl = minute.ttft_seconds, minute.itl_seconds
+    """One average replica as it was lately; None where a figure is missing or nothing arrives."""
+    means = figures.means(MEANS_SECONDS)
+    rate, prompt, output = means.requests_per_second, means.prompt_tokens, means.output_tokens
+    ttft, itl = means.ttft_seconds, means.itl_seconds
     if not rate or not prompt or not output or not ttft or not itl or figures.ready < 1:
         return None
     return Observation(rate=rate / figures.ready, request=Request(prompt, output), ttft=ttft, itl=itl)

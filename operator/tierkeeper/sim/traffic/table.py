@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 _BLOCK_ROWS = 100_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _SHOWN_CHARACTERS = 60
-_DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?", re.ASCII)
-"""numpy alone would also read "now" and a bare year."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,18})?)?", re.ASCII)
+"""numpy alone would also read "now" and a bare year, and take a 19th digit for a time zone."""
 
 Row = tuple[int, list[str]]
 """Line number in the file, counted from 1, and the cells of the wanted columns."""
@@ -225,8 +225,8 @@ def _csv_rows(
     if header is None:
         raise TraceError(file, "the file is empty", remedy=f"give a CSV with the columns {_titles(columns)}")
     names = [name.strip() for name in header[1]]
-    picks = [_find(file, names, column) for column in columns]
-    filters = [(_find(file, names, Column({name: 1.0}, "")), text) for name, text in where.items()]
+    picks = [_find(file, names, column, line=header[0]) for column in columns]
+    filters = [(_find(file, names, Column({name: 1.0}, ""), line=header[0]), text) for name, text in where.items()]
 
     def rows() -> Iterator[Row]:
         for line, cells in _parsed(file, reader):
@@ -258,7 +258,7 @@ def _parsed(file: Path, reader: Any) -> Iterator[Row]:
             yield reader.line_num, cells
 
 
-def _find(file: Path, header: Sequence[str], column: Column) -> int:
+def _find(file: Path, header: Sequence[str], column: Column, *, line: int) -> int:
     folded = [name.casefold() for name in header]
     for name in column.names:
         if name.casefold() in folded:
@@ -269,7 +269,7 @@ def _find(file: Path, header: Sequence[str], column: Column) -> int:
         remedy = "separate the columns with commas"
     found = ", ".join(header)
     problem = f"the column is missing, the header has {_shown(found)}"
-    raise TraceError(file, problem, remedy=remedy, line=1, column=column.title)
+    raise TraceError(file, problem, remedy=remedy, line=line, column=column.title)
 
 
 def _json_rows(
@@ -278,7 +278,7 @@ def _json_rows(
     lines = ((number, text) for number, text in enumerate(stream, start=1) if text.strip())
     first = next(lines)  # the file starts with a brace
     known = list(_json_object(file, *first))
-    headers = [known[_find(file, known, column)] for column in columns]
+    headers = [known[_find(file, known, column, line=first[0])] for column in columns]
 
     def rows() -> Iterator[Row]:
         yield from _json_cells(file, first, headers, where)

@@ -1,0 +1,87 @@
+"""``tierkeeper simulate``: a policy over recorded traffic, without a cluster or a GPU."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+HELP = "run a policy over recorded traffic in simulated pools, and report what it kept and what it cost"
+
+DESCRIPTION = """\
+Runs the operator's own code over a traffic file in simulated vLLM replicas: they start slowly, prefill in chunks,
+queue, run out of KV cache and drain. The policy sees what a cluster would show it: metrics scraped every 15 s, one
+scrape old. Prints what was promised, what was kept, and what it cost.
+"""
+
+EXAMPLES = """\
+examples:
+  An hour of an Azure LLM inference trace, with a page of plots and every decision with its reason:
+    tierkeeper simulate --trace AzureLLMInferenceTrace_conv.csv --format azure --report hour.html
+
+  The same at three times the rate, for your own tier, with replicas that take five minutes to start:
+    tierkeeper simulate --trace conv.csv --format azure --scale 3 --tier gold.yaml --start-up 300
+
+  A rate curve (columns t_s, rate_rps) with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
+    tierkeeper simulate --trace week.csv --format rate --law gamma:1.5 --profile 70b-4xh100 --gpus 64 \\
+        --policy tierkeeper --policy hpa --json week.json
+
+formats:
+  azure     TIMESTAMP, ContextTokens, GeneratedTokens     one request a line
+  mooncake  timestamp (ms), input_length, output_length   one request a line, CSV or JSON lines
+  rate      t_s, rate_rps                                 requests per second from each time on; gzip is read as well
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    traffic = parser.add_argument_group("traffic")
+    traffic.add_argument("--trace", required=True, metavar="FILE", help="who asks, and when")
+    traffic.add_argument("--format", required=True, choices=("azure", "mooncake", "rate"), help="what FILE is")
+    traffic.add_argument("--scale", type=float, default=1.0, metavar="N", help="play it at N times its rate (1)")
+    traffic.add_argument(
+        "--law", default="poisson", metavar="LAW", help="arrivals of a rate curve: poisson, gamma:CV, weibull:SHAPE"
+    )
+    traffic.add_argument(
+        "--where", action="append", default=[], metavar="COLUMN=TEXT", help="pick one series of a file with several"
+    )
+    pool = parser.add_argument_group("pool")
+    pool.add_argument(
+        "--tier",
+        metavar="TIER.yaml",
+        help="a file with one ServiceTier; without it a usual one that the profile can keep",
+    )
+    pool.add_argument(
+        "--profile",
+        default="8b-2xa100",
+        metavar="NAME|FILE",
+        help="what a replica can do: 8b-2xa100 (default), 8b-a100, 8b-h100, 70b-4xh100, ... or your own YAML",
+    )
+    pool.add_argument(
+        "--start-up", type=float, default=120.0, metavar="SECONDS", help="from a pod scheduled to Ready, median (120)"
+    )
+    pool.add_argument("--replicas", type=int, metavar="N", help="with how many it starts (what the first minutes need)")
+    pool.add_argument("--gpus", type=int, metavar="N", help="GPUs there are (as many as asked for)")
+    run = parser.add_argument_group("run")
+    run.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME",
+        help="tierkeeper (default), static, or a peer: hpa, keda, kpa, apa, llm-d, wva, dynamo; "
+        "give the option again to compare",
+    )
+    run.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
+    run.add_argument("--json", metavar="FILE", help="write figures, series and decisions")
+    run.add_argument("--report", metavar="FILE.html", help="write one page with plots and every decision")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Run and print. Exit code 1 for a file or a value that cannot be used, or a missing extra."""
+    try:
+        from tierkeeper.cli.simulation import run  # here, because only this command needs the extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("numpy", "numba", "rich"):
+            raise
+        print(f"tierkeeper simulate needs {error.name}: pip install 'tierkeeper[sim]'", file=sys.stderr)
+        return 1
+    return run(arguments)

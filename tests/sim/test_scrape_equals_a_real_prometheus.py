@@ -1,0 +1,223 @@
+"""The same samples in the simulator's store and in a real Prometheus: every query of the loop gives the same answer.
+
+Samples go to Prometheus by remote write, with their own times and with staleness markers, and the queries are those
+that ``render.promql`` writes. Pods come and go, scrapes get lost, counters reset and pages hold NaN meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from e2e import tools
+from tests.sim.pages import COLUMNS, page
+from tierkeeper.render.promql import Query, queries
+from tierkeeper.sim.scrape import EPOCH_SECONDS, Faults, Scraping, milliseconds
+from tierkeeper.sim.source import LABELS, Source, answer
+from tierkeeper.slo.burn import CONTROL_WINDOWS
+from tierkeeper.slo.signals import Signal
+from tierkeeper.tier import TierKey
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+KEY = TierKey("llm", "gold")
+HOURS = 8.5
+LIVES = {"a": (0.0, HOURS), "b": (0.0, 2.1), "c": (1.3, HOURS), "d": (4.0, 4.6), "e": (6.49, HOURS)}
+"""Hours from and to which each pod is there. Pod b is forgotten before the last look, pod d's life lies within its
+longest window."""
+RATE = {"a": 2.0, "b": 1.0, "c": 0.3, "d": 5.0, "e": 0.02}
+LOOKS = (0.01, 0.05, 1.305, 2.0, 2.102, 2.106, 3.3, 4.61, 6.5, 8.2, 8.49)
+"""Hours at which all queries are asked."""
+STALE = struct.pack("<Q", 0x7FF0000000000002)
+"""Prometheus' staleness marker: one special NaN."""
+
+QUERIES = queries(LABELS, CONTROL_WINDOWS, budget_days={30})
+Labels = tuple[tuple[str, str], ...]
+Series = Mapping[Labels, list[tuple[int, bytes]]]
+Answers = dict[tuple[Signal, float], dict[Labels, float]]
+
+
+def story(seed: int = 7) -> tuple[Answers, Series]:
+    """Scrape the pods for some hours; gives the answers at each look, and all that was stored, in Prometheus' terms."""
+    faults = Faults(lost_scrapes=0.05, nan_scrapes=0.01, resets_per_hour=1.5)
+    scraping = Scraping(jitter_seconds=0.4)
+    source = Source({KEY: COLUMNS}, scraping, budget_days={30}, faults=faults, seed=seed)
+    scraper = source.scrapers[KEY]
+    stored = recorded(scraper.store)
+    rng = np.random.default_rng(seed)
+    looks, answers = list(LOOKS), Answers()
+    for number in range(int(HOURS * 3600 / scraping.interval_seconds)):
+        start = number * scraping.interval_seconds
+        scraper.next_round(start)
+        for offset in range(scraping.offsets):
+            at = start + (offset + 0.5) * 5 + rng.uniform(-0.4, 0.4)
+            if looks and looks[0] * 3600 < at:
+                answers |= look(source, looks.pop(0))
+            pages = [
+                page(name, requests=RATE[name] * (at - born * 3600), running=int(rng.integers(9)), waiting=int(at) % 3)
+                for name, (born, gone) in LIVES.items()
+                if born * 3600 <= at < gone * 3600
+            ]
+            scraper.scrape(pages, at=at, offset=offset)
+    return answers, stored
+
+
+def look(source: Source, hours: float) -> Answers:
+    """What the store answers to each query, by the labels of the samples."""
+    view = source.scrapers[KEY].at(hours * 3600)
+    found = Answers()
+    for query in QUERIES:
+        samples = answer(query.signal, KEY, view, stepped=query.optional)
+        found[query.signal, hours] = {tuple(sorted(sample.labels.items())): sample.value for sample in samples}
+    return found
+
+
+def recorded(store: Any) -> Series:
+    """Note whatever the store is given from now on."""
+    stored: dict[Labels, list[tuple[int, bytes]]] = defaultdict(list)
+    append, mark = store.append, store.mark_stale
+    seen: set[str] = set()
+
+    def noted_append(pod: str, at_ms: int, row: Any) -> None:
+        seen.add(pod)
+        for name, le, value in COLUMNS.text(row):
+            stored[labels(pod, name, le)].append((at_ms, struct.pack("<d", value)))
+        append(pod, at_ms, row)
+
+    def noted_mark(pod: str, at_ms: int) -> None:
+        if pod in seen:
+            for name, le, _ in COLUMNS.text(np.zeros(COLUMNS.counters + COLUMNS.gauges)):
+                stored[labels(pod, name, le)].append((at_ms, STALE))
+        mark(pod, at_ms)
+
+    store.append, store.mark_stale = noted_append, noted_mark
+    return stored
+
+
+def labels(pod: str, name: str, le: str) -> Labels:
+    found = {
+        "__name__": name,
+        "engine": "0",
+        "model_name": "m",
+        "namespace": KEY.namespace,
+        "pod": pod,
+        "tier": KEY.name,
+    }
+    return tuple(sorted((found | ({"le": le} if le else {})).items()))
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def block(field: int, body: bytes) -> bytes:
+    """A length-delimited protobuf field."""
+    return varint(field << 3 | 2) + varint(len(body)) + body
+
+
+def write_request(series: Series, low: int, high: int) -> bytes:
+    """A remote-write request with the samples of [low, high) milliseconds."""
+    body = b""
+    for pairs, samples in series.items():
+        chosen = [s for s in samples if low <= s[0] < high]
+        if chosen:
+            named = b"".join(block(1, block(1, name.encode()) + block(2, value.encode())) for name, value in pairs)
+            points = b"".join(block(2, b"\x09" + value + b"\x10" + varint(at)) for at, value in chosen)
+            body += block(1, named + points)
+    return body
+
+
+def snappy(body: bytes) -> bytes:
+    """The block format with literals only: nothing is compressed."""
+    out = bytearray(varint(len(body)))
+    for start in range(0, len(body), 65536):
+        chunk = body[start : start + 65536]
+        out += bytes([61 << 2]) + struct.pack("<H", len(chunk) - 1) + chunk
+    return bytes(out)
+
+
+@contextmanager
+def prometheus(folder: Path) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    (folder / "prometheus.yml").write_text("global: {}\n")
+    command = [
+        str(tools.prometheus()),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--storage.tsdb.retention.time=100y",
+        "--web.enable-remote-write-receiver",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
+        try:
+            yield ready(f"http://127.0.0.1:{port}", folder / "log")
+        finally:
+            server.terminate()
+            server.wait(timeout=20)
+
+
+def ready(url: str, log: Path) -> str:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if httpx.get(f"{url}/-/ready").is_success:
+                return url
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"Prometheus was not ready within 60 s:\n{log.read_text()[-2000:]}")
+
+
+def write(url: str, series: Series) -> None:
+    """All samples, a quarter of an hour at a time."""
+    first, last = EPOCH_SECONDS * 1000, int((EPOCH_SECONDS + HOURS * 3600) * 1000) + 60_000
+    for low in range(first, last, 900_000):
+        headers = {
+            "Content-Type": "application/x-protobuf",
+            "Content-Encoding": "snappy",
+            "X-Prometheus-Remote-Write-Version": "0.1.0",
+        }
+        body = snappy(write_request(series, low, low + 900_000))
+        assert httpx.post(f"{url}/api/v1/write", content=body, headers=headers, timeout=60.0).status_code == 204
+
+
+def ask(url: str, promql: str, at: float) -> dict[Labels, float]:
+    found = httpx.get(f"{url}/api/v1/query", params={"query": promql, "time": f"{at:.3f}"}, timeout=60.0).json()
+    return {tuple(sorted(s["metric"].items())): float(s["value"][1]) for s in found["data"]["result"]}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answers, str]]:
+    answers, stored = story()
+    with prometheus(tmp_path_factory.mktemp("prometheus")) as url:
+        write(url, stored)
+        yield answers, url
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: str(query.signal))
+def test_every_query_has_the_answer_of_prometheus(both: tuple[Answers, str], query: Query) -> None:
+    answers, url = both
+    numbers = 0
+    for hours in LOOKS:
+        truth = ask(url, query.promql, milliseconds(hours * 3600) / 1000)
+        assert answers[query.signal, hours] == pytest.approx(truth, rel=1e-9, abs=1e-9, nan_ok=True), f"at {hours} h"
+        numbers += any(math.isfinite(value) for value in truth.values())
+    assert numbers >= 6
