@@ -12,22 +12,24 @@ from tierkeeper.scaling.forecast import Forecaster, Way, expected, observe
 TICK, LEAD, DAY = 60.0, 600.0, 86400.0
 
 
-def lived(rate, *, seconds: float, slope=lambda at: 0.0, start: float = 0.0) -> Forecaster:
-    forecaster, now = Forecaster(), start
-    while now < start + seconds:
-        forecaster = observe(forecaster, Demand(rate(now), slope(now), 15), now=now, lead_seconds=LEAD)
+def lived(rate, *, seconds: float, slope: float = 0.0) -> Forecaster:
+    """``rate``: requests/s, or a function of the time."""
+    forecaster, now = Forecaster(), 0.0
+    while now < seconds:
+        level = rate(now) if callable(rate) else rate
+        forecaster = observe(forecaster, Demand(level, slope, 15), now=now, lead_seconds=LEAD)
         now += TICK
     return forecaster
 
 
 def test_a_trend_that_is_right_is_used():
-    forecaster = lived(lambda at: 10 + at / 600, seconds=2 * 3600, slope=lambda at: 1 / 600)
+    forecaster = lived(lambda at: 10 + at / 600, seconds=2 * 3600, slope=1 / 600)
     assert forecaster.way is Way.TREND
     assert expected(forecaster, Demand(20.0, 1 / 600, 15), now=7200.0, lead_seconds=LEAD) == pytest.approx(21.0)
 
 
 def test_a_trend_that_keeps_missing_is_dropped():
-    forecaster = lived(lambda at: 10.0, seconds=2 * 3600, slope=lambda at: 1 / 100)
+    forecaster = lived(10.0, seconds=2 * 3600, slope=1 / 100)
     assert forecaster.way is Way.NONE
     assert expected(forecaster, Demand(10.0, 1 / 100, 15), now=7200.0, lead_seconds=LEAD) == 10.0
 
@@ -58,5 +60,5 @@ def test_a_forecast_stays_between_half_and_twice_the_level(level, slope, lead):
 
 
 def test_history_is_kept_for_a_week_and_no_longer():
-    forecaster = lived(lambda at: 10.0, seconds=9 * DAY)
+    forecaster = lived(10.0, seconds=9 * DAY)
     assert len(forecaster.slots) == 7 * 96 + 1

@@ -1,4 +1,4 @@
-"""How much of the error budget load may cost now: all of it while the hours behind are clean, little once it is spent."""
+"""How much of the error budget load may cost now: all of it while the past hours are clean, little once it is spent."""
 
 import pytest
 from hypothesis import given

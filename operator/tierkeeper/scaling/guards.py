@@ -205,7 +205,7 @@ def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def started(proposal: Proposal, ctx: Context) -> Proposal:
-    """Pods in flight are capacity to come: no growth while they load, until they are late or demand exceeds them too."""
+    """Pods in flight are capacity to come: no growth while they load, unless late or demand exceeds them too."""
     coming = in_flight(ctx.pool, ctx.assessment)
     if not grows(proposal, ctx) or coming <= 0:
         return proposal

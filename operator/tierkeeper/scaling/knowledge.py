@@ -103,7 +103,13 @@ class Knowledge:
 def of_another_engine(knowledge: Knowledge) -> Knowledge:
     """What stays true when the engine changes: who asks for what, not how fast it is answered."""
     return dataclasses.replace(
-        knowledge, slowness=Mean(), kv_sequences=Mean(), belief=belief.fresh(), strains=(), weighed_at=None
+        knowledge,
+        pods=(-1, -1),
+        slowness=Mean(),
+        kv_sequences=Mean(),
+        belief=belief.fresh(),
+        strains=(),
+        weighed_at=None,
     )
 
 
