@@ -110,9 +110,10 @@ def _rank(claim: Claim) -> tuple[bool, int, TierKey]:
 
 
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
-    """The claims of one GPU class, highest first, after each was held against those above it."""
+    """The claims of one GPU class, highest first, after each was held against those above it that press."""
     short = any(_recently(now, claim.memory.short_at) for claim in ranked)
-    heard = [_hold_back(now, claim, ranked[:place], short=short) for place, claim in enumerate(ranked)]
+    pressing = [claim for claim in ranked if claim.burns(now) or claim.grows or claim.pool.unschedulable > 0]
+    heard = [_hold_back(now, claim, pressing, short=short) for claim in ranked]
     return _take(now, heard)
 
 
@@ -120,16 +121,17 @@ def _recently(now: float, at: float | None) -> bool:
     return at is not None and now - at <= SHORT_SECONDS
 
 
-def _hold_back(now: float, claim: Claim, higher: Sequence[Claim], *, short: bool) -> Claim:
+def _hold_back(now: float, claim: Claim, pressing: Sequence[Claim], *, short: bool) -> Claim:
     if not claim.grows:
         return claim
-    for other in higher:
-        outranked = _outranks(other, claim)
-        if outranked and other.burns(now) and (short or other.could_use_more()):
+    for other in pressing:
+        if not _outranks(other, claim):
+            break
+        if other.burns(now) and (short or other.could_use_more()):
             message = f"{other.spec.key} burns and comes first: no replica is added meanwhile"
             return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
         waits = other.grows or other.pool.unschedulable > 0
-        if outranked and waits and (short or claim.defers):
+        if waits and (short or claim.defers):
             message = f"{other.spec.key} asks for GPUs and comes first: no replica is added meanwhile"
             return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
     return claim
@@ -148,6 +150,8 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     settled = list(ranked)
     for place, taker in enumerate(settled):
         missing = taker.pool.unschedulable * taker.gpus if taker.burns(now) else 0
+        if missing <= 0:
+            continue
         lower = [k for k in range(len(settled) - 1, place, -1) if _outranks(taker, settled[k])]
         missing -= sum(_freeing(now, settled[k]) for k in lower)
         for giver in lower:

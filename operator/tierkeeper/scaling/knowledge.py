@@ -31,6 +31,10 @@ TRUSTED_SEQUENCES = 20.0
 #: Gauges tell of now and rates of the last minute: they fit together once the same pods were seen for that long.
 EVEN_SECONDS = 60.0
 
+#: No engine is this many times slower or faster than the profile (a step of half a second, or of 0.14 ms): gauges and
+#: counters that say so do not belong together.
+MOST_SLOWNESS = 60.0
+
 #: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
 KV_TELLS = 0.25
 
@@ -241,6 +245,8 @@ def _measure(
         step_seconds=decoding / tokens,
         prompt_rate=traffic.prompt_tokens_per_second / pods,
     )
+    if not 1.0 / MOST_SLOWNESS <= slowness <= MOST_SLOWNESS:
+        return found
     kv, usage = found.kv_sequences, traffic.kv_cache_usage or 0.0
     if usage >= KV_TELLS:
         kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, isinf, isnan, nan
+from functools import lru_cache
+from math import inf, isinf, isnan, nan
 
 from tierkeeper.slo.histogram import Edge, MalformedError, build
 from tierkeeper.slo.model import Histogram, Sample, Sli
@@ -158,8 +159,8 @@ def _series(buckets: RawBuckets) -> int:
 
 
 def _edge(stats: Mapping[str, float]) -> Edge:
-    series = stats.get(Stat.SERIES, 0.0)
-    return Edge(count=stats.get(Stat.SUM, nan), series=int(series) if isfinite(series) else 0)
+    series = stats.get("series", 0.0)
+    return Edge(stats.get("sum", nan), int(series) if -inf < series < inf else 0)
 
 
 def _window(raw: Mapping[str, RawBuckets], *, per_request: bool) -> WindowHistogram:
@@ -179,11 +180,17 @@ def _merge(families: Iterable[RawBuckets]) -> dict[float, Edge]:
     merged: dict[float, Edge] = {}
     for buckets in families:
         for text, stats in buckets.items():
-            try:
-                le = float(text)
-            except ValueError:
-                le = float("nan")
+            le = _le(text)
             if isnan(le):
                 raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no number")
-            merged[le] = merged[le] + _edge(stats) if le in merged else _edge(stats)
+            merged[le] = merged[le].plus(_edge(stats)) if le in merged else _edge(stats)
     return merged
+
+
+@lru_cache(maxsize=1024)
+def _le(text: str) -> float:
+    """A bucket's edge in seconds, NaN where it is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return nan
