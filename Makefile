@@ -5,7 +5,7 @@ PY := .venv/bin/python
 STAMP := .venv/.installed
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-10s\033[0m %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the Debian packages of the cluster and the tests
 	@missing=$$(for p in $$(cat e2e/cluster/packages.txt tests/packages.txt); do \
@@ -35,14 +35,17 @@ lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-unit: $(STAMP) ## Run the tests that need no cluster (under a minute)
-	.venv/bin/pytest -m "not e2e" -q -n 2
+unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
+	.venv/bin/pytest tests -m "not e2e" -q -n 2 --ignore tests/sim --ignore tests/bench
+
+sim: $(STAMP) ## Run the tests of the simulator and of the scoreboard (a minute)
+	.venv/bin/pytest tests/sim tests/bench -m "not e2e" -q -n 2
 
 e2e: setup ## Run the scenarios on the real local cluster (started if it is down, left up)
 	$(PY) -m e2e.cluster up
 	.venv/bin/pytest e2e/scenarios tests -m e2e -q -s -p no:randomly
 
-test: setup lint unit e2e ## Everything, as CI runs it: lint, unit tests, the real cluster and its scenarios, the demo
+test: setup lint unit sim e2e ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
 
 demo: setup ## Watch three tiers keep their promises under recorded traffic (DEMO_OPERATOR=off: without the operator)
 	$(PY) -m e2e.demo --operator $(or $(DEMO_OPERATOR),on)
@@ -50,4 +53,10 @@ demo: setup ## Watch three tiers keep their promises under recorded traffic (DEM
 down: ## End the local cluster and leave nothing behind
 	$(PY) -m e2e.cluster down
 
-.PHONY: help setup lock generate lint unit e2e test demo down
+bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator; exit 1 below the goals
+	@for name in tick sim_speed; do test ! -f bench/$$name.py || nice -n 19 $(PY) -m bench.$$name || exit 1; done
+
+bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
+	nice -n 19 $(PY) -m bench.policy $(BENCH)
+
+.PHONY: help setup lock generate lint unit sim e2e test demo down bench bench-policy

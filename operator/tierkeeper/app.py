@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
@@ -30,7 +31,7 @@ from tierkeeper.obs.logs import configure_logs
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.server import serving
 from tierkeeper.plugin import plugin_source
-from tierkeeper.ports import Clock, EngineProbe, KubeApi, MetricsSource
+from tierkeeper.ports import ApiError, Clock, EngineProbe, KubeApi, MetricsSource
 from tierkeeper.settings import Settings
 from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.signals import MetricLabels
@@ -40,6 +41,20 @@ log = logging.getLogger(__name__)
 
 STUCK_TICKS = 10
 """Ticks without a sign of life after which a loop counts as stuck: a tick may wait for several query time-outs."""
+
+
+LONGEST_THROTTLE_SECONDS = 300.0
+
+BUDGET_TIMEOUT_SECONDS = 100.0
+"""For the queries over the whole budget period, which no tick waits for. Prometheus itself gives up after 120 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The one metrics source, by how long a query may take."""
+
+    quick: MetricsSource
+    patient: MetricsSource
 
 
 def run(settings: Settings) -> int:
@@ -72,14 +87,17 @@ async def operate(settings: Settings) -> None:
         api = await connect(random=random.random)
         stack.push_async_callback(api.close)
         probe = await stack.enter_async_context(HttpProbe())
-        source = await stack.enter_async_context(
-            PrometheusSource(
-                settings.prometheus_url,
-                timeout_seconds=settings.prometheus_timeout_seconds,
-                token_file=settings.prometheus_token_file,
-            )
+        sources = Sources(
+            *[
+                await stack.enter_async_context(
+                    PrometheusSource(
+                        settings.prometheus_url, timeout_seconds=seconds, token_file=settings.prometheus_token_file
+                    )
+                )
+                for seconds in (settings.prometheus_timeout_seconds, BUDGET_TIMEOUT_SECONDS)
+            ]
         )
-        runtime = assemble(settings, api=api, probe=probe, source=source, health=health, metrics=metrics, stop=stop)
+        runtime = assemble(settings, api=api, probe=probe, sources=sources, health=health, metrics=metrics, stop=stop)
         where = ", ".join(settings.watch_namespaces) or "all namespaces"
         log.info("watching ServiceTiers in %s; metrics on port %d, health on port %d", where, *ports)
         await _watch(settings, runtime, stop)
@@ -90,14 +108,14 @@ def assemble(
     *,
     api: KubeApi,
     probe: EngineProbe,
-    source: MetricsSource,
+    sources: Sources,
     health: Health,
     metrics: Metrics,
     stop: asyncio.Event,
 ) -> Runtime:
     """All parts of ``control`` over the given ports. ``stop`` is set when the process is to end."""
     clock, store, records = SystemClock(), Store(), Records()
-    queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random)
+    queue: KeyedQueue[TierKey] = KeyedQueue(random=random.random, at_least=asked_to_wait)
     reconciler = Reconciler(
         api=api,
         probe=probe,
@@ -112,7 +130,7 @@ def assemble(
     loop = SloLoop(
         store=store,
         records=records,
-        snapshots=_snapshots(settings, source, clock, metrics),
+        snapshots=_snapshots(settings, sources, clock, metrics),
         clock=clock,
         rhythm=_rhythm(settings),
         wake=queue.add,
@@ -136,10 +154,16 @@ def assemble(
     )
 
 
-def _snapshots(settings: Settings, source: MetricsSource, clock: Clock, metrics: Metrics) -> Snapshots:
+def asked_to_wait(error: Exception) -> float:
+    """Seconds that a throttling API server asked for; bounded, or a wrong header would end the tier's service."""
+    asked = error.retry_after if isinstance(error, ApiError) else None
+    return min(asked or 0.0, LONGEST_THROTTLE_SECONDS)
+
+
+def _snapshots(settings: Settings, sources: Sources, clock: Clock, metrics: Metrics) -> Snapshots:
     labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
     windows = CONTROL_WINDOWS.for_scrape_interval(settings.scrape_interval_seconds)
-    return Snapshots(source, clock, labels, windows, metrics)
+    return Snapshots(sources.quick, sources.patient, clock, labels, windows, metrics)
 
 
 def _rhythm(settings: Settings) -> Rhythm:

@@ -1,9 +1,12 @@
 """What a pod's own /metrics page says of its limits."""
 
 import asyncio
+import contextlib
 
 import httpx
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tierkeeper.adapters.probe import HttpProbe, parse_limits
 from tierkeeper.ports import AppliedLimits
@@ -90,3 +93,15 @@ async def test_a_page_that_drips_ends_with_the_time_out():
     async with HttpProbe(timeout_seconds=0.2, transport=transport(lambda _: httpx.Response(200, content=drip()))) as p:
         async with asyncio.timeout(2):
             assert await p.limits(pod_ip="10.0.0.7", port=8000) is None
+
+
+@given(
+    st.sampled_from(["tierkeeper_max_num_seqs_seen", "vllm:num_requests_running"]),
+    st.lists(
+        st.sampled_from([*'{}"=,\\# \n\t', "le", 'engine="0"', "NaN", "1e400", "-1", "1 2inf#", "\u2028"]), max_size=9
+    ),
+)
+@example("tierkeeper_max_num_batched_tokens_seen", [" 1 2inf# {} 1"])
+def test_a_page_of_any_kind_is_read_or_refused(name, rest):
+    with contextlib.suppress(ValueError):
+        parse_limits(name + "".join(rest))

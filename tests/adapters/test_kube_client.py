@@ -167,9 +167,19 @@ async def test_an_object_that_the_api_server_cannot_read_is_a_refusal_and_not_an
     assert len(server.requests) == 1
 
 
-async def test_a_login_page_in_place_of_an_answer_is_an_error_with_a_name(server, kube):
-    server.script = [(200, "<html>please log in</html>", {})]
-    with pytest.raises(ApiError, match="0 BadAnswer: no JSON: <html>please log in"):
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("<html>please log in</html>", "no JSON: <html>please log in"),
+        ('["ok"]', r"no JSON object: \['ok'\]"),
+        ("null", "no JSON object: None"),
+        ("[" * 100_000, r"no JSON: \[\["),
+    ],
+    ids=["page", "list", "null", "deep"],
+)
+async def test_what_is_no_answer_of_an_api_server_is_an_error_with_a_name(server, kube, body, said):
+    server.script = [(200, body, {})]
+    with pytest.raises(ApiError, match=f"0 BadAnswer: {said}"):
         await kube.get(Kind.POD, namespace="llm", name="p")
 
 
@@ -199,3 +209,10 @@ async def test_a_refusal_whose_details_are_odd_is_still_a_refusal(server, kube, 
     server.script = [(422, {"reason": "Invalid", "message": "no", "details": details}, {})]
     with pytest.raises(ApiError, match="422 Invalid: no"):
         await kube.list(Kind.POD, namespace="llm")
+
+
+@pytest.mark.parametrize("header", ["soon", "-1", "1.5", "", "\u00b2"])
+async def test_a_retry_after_that_is_no_number_of_seconds_is_passed_over(server, kube, header):
+    server.script = [(429, {"reason": "TooManyRequests"}, {"Retry-After": header}), (200, {"ok": True}, {})]
+    assert await kube.get(Kind.POD, namespace="llm", name="p") == {"ok": True}
+    assert server.waits == [0.2]

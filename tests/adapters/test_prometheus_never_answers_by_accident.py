@@ -94,6 +94,7 @@ async def test_every_code_but_200_is_an_error_with_its_name(server, source, repl
     [
         Reply(200, b"<html>please log in</html>", "text/html"),
         Reply(200, b'{"status": "succ'),
+        Reply(200, b"[" * 100_000),
         as_json([1, 2]),
         as_json({"status": "success"}),
         as_json({"status": "error", "errorType": "timeout", "error": "query timed out"}),
@@ -106,6 +107,7 @@ async def test_every_code_but_200_is_an_error_with_its_name(server, source, repl
     ids=[
         "html",
         "cut",
+        "deep",
         "list",
         "no-data",
         "error-at-200",

@@ -87,7 +87,7 @@ class Stage:
             plugin_source="# the plugin",
             status_interval_seconds=60,
         )
-        self.snapshots = Snapshots(self.source, self.clock, MetricLabels(), CONTROL_WINDOWS, self.metrics)
+        self.snapshots = Snapshots(self.source, self.source, self.clock, MetricLabels(), CONTROL_WINDOWS, self.metrics)
         self.loop = SloLoop(
             store=self.store,
             records=self.records,

@@ -152,3 +152,17 @@ def test_jitter_spreads_a_retry_over_the_upper_half_of_its_delay():
     assert backoff.delay(4, lambda: 0.0) == 4.0
     assert backoff.delay(4, lambda: 0.999) == pytest.approx(8.0, abs=0.01)
     assert backoff.delay(10_000, lambda: 1.0) == 60.0
+
+
+async def test_a_failure_that_asks_for_patience_gets_it_beyond_the_back_off():
+    queue, times = queue_of_strings(at_least=lambda error: float(str(error))), []
+
+    async def work(_):
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == 1:
+            raise ValueError("40")
+
+    async with running(queue, work):
+        queue.add("gold")
+        await asyncio.sleep(100)
+    assert times[1] - times[0] == pytest.approx(40)

@@ -1,5 +1,6 @@
 """Every tick: one snapshot for all tiers, a decision for each, and nothing on half a snapshot."""
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
@@ -346,3 +347,37 @@ async def test_a_long_budget_query_that_fails_is_not_asked_again_at_each_tick():
     stage.source.answer = whole
     await ticks(stage, 12)
     assert stage.records.find(GOLD).assessment.ttft.budget_left is not None
+
+
+class SlowOverThePeriod:
+    """Answers at once, but for the budget period only when told to."""
+
+    def __init__(self, source):
+        self.query_at_once, self.answered, self.asked = source.query, asyncio.Event(), 0
+
+    async def query(self, promql):
+        if SIGNALS[promql].window_seconds == 30 * 86400:
+            self.asked += 1
+            await self.answered.wait()
+        return await self.query_at_once(promql)
+
+
+async def test_no_tick_waits_for_the_budget_query_and_none_asks_it_twice():
+    stage = await running_stage()
+    slow = stage.snapshots.patient = SlowOverThePeriod(stage.source)
+    await ticks(stage, 3)
+    assert stage.stands("MetricsAvailable") == "True Ok"
+    assert stage.stands("BudgetFrozen") == "Unknown NotYetKnown"
+    assert slow.asked == len(FAMILIES)
+    slow.answered.set()
+    await ticks(stage, 5)
+    assert stage.stands("BudgetFrozen") == "False BudgetLeft"
+
+
+async def test_a_failing_snapshot_does_not_ask_the_budget_query_again_at_each_tick():
+    stage = await running_stage()
+    slow = stage.snapshots.patient = SlowOverThePeriod(stage.source)
+    stage.source.answer = failing(MetricsErrorReason.TIMEOUT)
+    await ticks(stage, 6)
+    assert slow.asked == len(FAMILIES)
+    slow.answered.set()

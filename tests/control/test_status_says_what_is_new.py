@@ -10,7 +10,9 @@ from tierkeeper.api.status import ServiceTierStatus
 from tierkeeper.control.facts import Facts
 from tierkeeper.control.pods import PodCensus, PodPhase, PodView
 from tierkeeper.control.pool import PoolView
+from tierkeeper.control.record import Resize
 from tierkeeper.control.status import build_status, needs_write
+from tierkeeper.engine.limits import Limits
 from tierkeeper.scaling.model import Decision, Levers, Limit, Reason
 from tierkeeper.slo.model import Assessment, Quantile, Ratio, SignalState, Sli, SloAssessment, WindowSli
 from tierkeeper.tier import TierKey
@@ -176,3 +178,25 @@ def test_every_reason_of_the_loop_and_of_the_metrics_is_a_condition_reason():
     assert {r.value for r in Reason} <= known
     assert {r.value for r in MetricsErrorReason} <= known
     assert {s.value for s in SignalState} <= known
+
+
+@pytest.mark.parametrize("absurd", [1e13, 1e300, 1.7e308])
+def test_absurd_figures_of_the_engine_are_shown_as_the_largest_and_cost_no_status(absurd):
+    window = WindowSli(300, absurd, ratio(0.01), ratio(1.0))
+    odd = dataclasses.replace(slo(p99=absurd), windows=(window,), nearest_aligned_seconds=(0.1, absurd))
+    (shown,) = built(assessment=assessment(odd)).slos
+    assert (shown.p99_milliseconds, shown.burn[0].requests) == (10**12, 10**12)
+    assert shown.nearest_aligned_milliseconds == (100, 10**12)
+
+
+def test_a_message_without_end_is_cut_and_costs_no_status():
+    decision = Decision(Levers(2, 16), Reason.STEADY, "x" * 100_000)
+    assert len(built(decision=decision).last_decision.message) == 32_768
+
+
+def test_of_a_thousand_pods_that_have_yet_to_show_a_limit_a_few_are_named():
+    waiting = tuple(f"gold-pool-abc-{number}" for number in range(1000))
+    resize = Resize(Limits(24), started_at=99.0, before=Limits(16), waiting_for=waiting)
+    status = built(resize=resize)
+    (said,) = [c.message for c in status.conditions if c.type == "Resizing"]
+    assert "gold-pool-abc-4 and 995 more" in said

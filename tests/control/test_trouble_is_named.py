@@ -245,6 +245,24 @@ async def test_an_absent_api_server_is_an_error_for_the_queue_and_no_verdict_on_
     assert stage.status() == {}
 
 
+async def test_writes_that_fail_for_a_minute_while_reads_work_are_told_and_still_tried():
+    """As where an admission webhook is down: the API server answers each write with 500."""
+    stage = await settled(tier())
+    down = ApiError(status=500, reason="InternalError", message='failed calling webhook "policy.example.com"')
+    stage.kube.fail = lambda call: down if call.verb == "apply" else None
+    stage.kube.put(tier(engine={"image": "vllm/vllm-openai:v0.33.0"}))
+    for _ in range(5):
+        with pytest.raises(ApiError):
+            await stage.reconciler.reconcile(GOLD)
+        stage.clock.advance(20)
+    assert stage.stands("Reconciling") == "True ApiUnavailable"
+    assert 'failed calling webhook "policy.example.com"' in stage.condition("Reconciling")["message"]
+    assert stage.stands("Stalled") == "False AsExpected"
+    stage.kube.fail = lambda _: None
+    await stage.settle()
+    assert (stage.stands("Ready"), stage.stands("Reconciling")) == ("True PoolReady", "False AsExpected")
+
+
 async def test_a_bad_tier_does_not_disturb_a_good_one():
     stage = Stage()
     stage.kube.put(tier(scaling={"replicas": {"min": 5, "max": 2}}))

@@ -178,10 +178,12 @@ class KubernetesApi:
         if not 200 <= response.status < 300:
             raise _error(response.status, response.headers, raw)
         try:
-            answer: Object = json.loads(raw)
-        except ValueError as error:
+            answer = json.loads(raw)
+        except (ValueError, RecursionError) as error:
             said = raw[:200].decode(errors="replace")
             raise ApiError(status=0, reason="BadAnswer", message=f"no JSON: {said}") from error
+        if not isinstance(answer, dict):
+            raise ApiError(status=0, reason="BadAnswer", message=f"no JSON object: {str(answer)[:200]}")
         return answer
 
 
@@ -226,5 +228,5 @@ def _error(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
         status=status,
         reason=NAMESPACE_TERMINATING if terminating else str(answer.get("reason") or "Unknown"),
         message=str(answer.get("message") or raw[:200].decode(errors="replace")),
-        retry_after=float(seconds) if seconds.isdigit() else None,
+        retry_after=float(seconds) if seconds.isascii() and seconds.isdigit() else None,
     )

@@ -59,7 +59,8 @@ def parse_limits(page: str) -> AppliedLimits:
     lines = "\n".join(line for line in page.splitlines() if line.split("{", 1)[0].split(" ", 1)[0] in wanted)
     for family in text_string_to_metric_families(lines + "\n"):
         for sample in family.samples:
-            values[sample.name].append(sample.value)
+            if sample.name in values:  # the parser takes more for a name than the line filter does
+                values[sample.name].append(sample.value)
     load = [value for name in LOAD_GAUGES for value in values[name]]
     seqs_seen, tokens_seen, seqs_applied, tokens_applied = (_agreed(values[name]) for name in PLUGIN_GAUGES)
     return AppliedLimits(

@@ -94,7 +94,7 @@ class PrometheusSource:
             raise MetricsError(MetricsErrorReason.REDIRECTED, f"{self._host} redirects in a circle") from error
         except requests.ConnectionError as error:
             raise MetricsError(MetricsErrorReason.UNREACHABLE, _short(f"{self._host}: {_cause(error)}")) from error
-        except (requests.RequestException, HTTPError, ValueError) as error:
+        except (requests.RequestException, HTTPError, ValueError, RecursionError) as error:
             text = f"{self._host}: no Prometheus API answer ({type(error).__name__})"
             raise MetricsError(MetricsErrorReason.BAD_ANSWER, text) from error
 

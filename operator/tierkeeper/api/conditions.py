@@ -67,7 +67,7 @@ class ConditionReason(_Explained):
     FOREIGN_OBJECT = "ForeignObject", "An object of the pool's name belongs to something else; it is never taken over."
     MISSING_REFERENCE = "MissingReference", "The spec names a Secret, claim or other object that does not exist."
     API_REFUSED = "ApiRefused", "The API server refuses the pool's objects; repeating the write cannot help."
-    API_UNAVAILABLE = "ApiUnavailable", "The API server did not answer; the write is repeated."
+    API_UNAVAILABLE = "ApiUnavailable", "The pool cannot be written for a minute or more; it is tried again."
     REWRITTEN = "Rewritten", "Something else changes the pool's objects back after each write."
     DELETING = "Deleting", "The tier is being deleted."
     # Ready: what the pods say

@@ -11,10 +11,14 @@ from pydantic import Field, ValidationError
 from tierkeeper.api.base import ApiModel, Bool, Int, keyed_list
 from tierkeeper.api.conditions import Condition
 
-Count = Annotated[Int, Field(ge=0, le=1_000_000_000_000)]
-Milliseconds = Annotated[Int, Field(ge=0, le=1_000_000_000_000)]
+LARGEST = 1_000_000_000_000
+"""Figures end here: what is larger is shown as this, so that one absurd sample does not cost a tier its status."""
+TEXT_LIMIT = 32_768
+
+Count = Annotated[Int, Field(ge=0, le=LARGEST)]
+Milliseconds = Annotated[Int, Field(ge=0, le=LARGEST)]
 Word = Annotated[str, Field(max_length=256)]
-Text = Annotated[str, Field(max_length=32768)]
+Text = Annotated[str, Field(max_length=TEXT_LIMIT)]
 Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 Decimal = Annotated[str, Field(max_length=32, pattern=r"^-?[0-9]+([.][0-9]+)?$")]
 """A number with a fraction, as text: CRDs know no reliable float."""

@@ -42,6 +42,8 @@ class KeyedQueue(Generic[K]):
 
     random: Callable[[], float]
     backoff: Backoff = field(default_factory=Backoff)
+    at_least: Callable[[Exception], float] = lambda _: 0.0
+    """Seconds that a failure itself asks to wait."""
     _ready: deque[K] = field(default_factory=deque)
     _waiting: set[K] = field(default_factory=set)
     _active: set[K] = field(default_factory=set)
@@ -98,9 +100,10 @@ class KeyedQueue(Generic[K]):
             key = await self._next()
             try:
                 delay = await work(key)
-            except Exception:
+            except Exception as error:
                 self._failures[key] = self._failures.get(key, 0) + 1
-                self.add_after(key, self.backoff.delay(self._failures[key], self.random))
+                delay = self.backoff.delay(self._failures[key], self.random)
+                self.add_after(key, max(delay, self.at_least(error)))
             else:
                 self._failures.pop(key, None)
                 if delay is not None:

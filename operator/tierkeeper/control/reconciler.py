@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 RETRY_REFUSED_SECONDS = 60.0
 """The API server refused: what would help (a right, a quota, a fix) comes from outside, and no watch tells."""
 
+FAILING_SECONDS = 60.0
+"""A write that has failed for so long, while reads work, is worth a word: an admission webhook that is down, say."""
+
 Announce = announce.Announcement
 
 
@@ -64,6 +67,8 @@ class _Pass:
     applied: Applied | None = None
     """What the pool's objects needed; None until all of them are compared and written."""
     trouble: Trouble | None = None
+    failure: ApiError | None = None
+    """What the queue is to hear once the status is written."""
     again: float | None = None
     news: list[Announce] = field(default_factory=list)
 
@@ -148,6 +153,8 @@ class Reconciler:
                 return RETRY_REFUSED_SECONDS
         await self._write_status(run)
         run.record.looked_at = self._clock.monotonic()
+        if run.failure is not None:
+            raise run.failure
         return run.again
 
     async def _serve(self, run: _Pass, spec: TierSpec) -> None:
@@ -167,12 +174,26 @@ class Reconciler:
             try:
                 await self._act(run, spec, live, run.view)
             except ApiError as error:
-                if not _refusal(error):
-                    raise
-                log.warning("refused: %s", error)
-                said = f"The API server refuses the pool: {error.message}"
-                run.trouble = Trouble(ConditionReason.API_REFUSED, said, outdated=run.applied is None)
-                run.look_again(RETRY_REFUSED_SECONDS)
+                self._not_written(run, error)
+            else:
+                run.record.failing_since = None
+
+    def _not_written(self, run: _Pass, error: ApiError) -> None:
+        """What to say of a pool that could not be written. Raises ApiError where that is nothing (yet)."""
+        outdated = run.applied is None
+        if _refusal(error):
+            log.warning("refused: %s", error)
+            said = f"The API server refuses the pool: {error.message}"
+            run.trouble = Trouble(ConditionReason.API_REFUSED, said, outdated=outdated)
+            run.look_again(RETRY_REFUSED_SECONDS)
+            return
+        now, record = self._clock.monotonic(), run.record
+        record.failing_since = now if record.failing_since is None else record.failing_since
+        if error.reason == NAMESPACE_TERMINATING or now - record.failing_since < FAILING_SECONDS:
+            raise error
+        said = f"The API server fails to write the pool; this is tried again: {error.message}"
+        run.trouble = Trouble(ConditionReason.API_UNAVAILABLE, said, hopeless=False, outdated=outdated)
+        run.failure = error
 
     def _view(self, run: _Pass, spec: TierSpec, live: Live) -> PoolView:
         return view_pool(

@@ -97,6 +97,8 @@ class TierRecord:
     """Generation of the Deployment at which this process last changed its template."""
     status_at: float | None = None
     """Monotonic seconds of the last status write of this process."""
+    failing_since: float | None = None
+    """Monotonic seconds since when each write of the pool has failed; None while the last one did not."""
     looked_at: float | None = None
     """Monotonic seconds of the last finished reconcile."""
 

@@ -34,25 +34,32 @@ class Snapshots:
     """Asks what is due and remembers the slow windows' answers in between."""
 
     source: MetricsSource
+    patient: MetricsSource
+    """The same, with a longer time-out: for the queries that no snapshot waits for."""
     clock: Clock
     labels: MetricLabels
     windows: Windows
     metrics: Metrics
     _answers: dict[Signal, _Answer] = field(default_factory=dict)
+    _aside: dict[Signal, asyncio.Task[None]] = field(default_factory=dict)
+    """Optional queries under way."""
 
     async def take(self, budget_days: Iterable[int]) -> Mapping[Signal, Sequence[Sample]]:
         """The answers of all signals. Raises MetricsError where one that is needed failed: then there is no snapshot.
 
-        An optional signal that fails is left out until it answers again.
+        An optional signal takes part with its last answer, and is left out while it fails.
         """
         wanted = queries(self.labels, self.windows, budget_days)
         now = self.clock.monotonic()
         due = [query for query in wanted if self._due(query, now)]
         for query in due:
-            self._answers.pop(query.signal, None)
+            if not query.optional:
+                self._answers.pop(query.signal, None)
+            elif query.signal not in self._aside:
+                self._aside[query.signal] = asyncio.create_task(self._ask_aside(query, now))
         async with asyncio.TaskGroup() as group:
             # Exceptions of needed queries are gathered by hand: a TaskGroup would wrap them.
-            tasks = [group.create_task(self._ask(query, now)) for query in due]
+            tasks = [group.create_task(self._ask(query, now)) for query in due if not query.optional]
             failure = await _first_failure(tasks)
         if failure is not None:
             raise failure
@@ -67,18 +74,26 @@ class Snapshots:
         return now - known.at >= (RETRY_OPTIONAL_SECONDS if known.samples is None else query.every_seconds)
 
     async def _ask(self, query: Query, now: float) -> MetricsError | None:
-        """Ask one query; a failure that matters is returned, not raised."""
+        """Ask one query that is needed; a failure is returned, not raised."""
         try:
             samples = await self.source.query(query.promql)
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
-            if query.optional:
-                log.info("%s is not known this time: %s", query.signal, error)
-                self._answers[query.signal] = _Answer(now, query.promql, None)
-                return None
             return MetricsError(error.reason, f"{query.signal}: {error.message}")
         self._answers[query.signal] = _Answer(now, query.promql, samples)
         return None
+
+    async def _ask_aside(self, query: Query, now: float) -> None:
+        """Ask one query whose answer is for a later snapshot. On a large fleet it takes longer than a tick."""
+        samples: Sequence[Sample] | None = None
+        try:
+            samples = await self.patient.query(query.promql)
+        except MetricsError as error:
+            self.metrics.query_errors.labels(error.reason.value).inc()
+            log.info("%s is not known this time: %s", query.signal, error)
+        finally:
+            self._answers[query.signal] = _Answer(now, query.promql, samples)
+            del self._aside[query.signal]
 
 
 async def _first_failure(tasks: Sequence[asyncio.Task[MetricsError | None]]) -> MetricsError | None:

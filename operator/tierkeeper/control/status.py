@@ -8,6 +8,8 @@ from typing import Any
 
 from tierkeeper.api.conditions import Condition, ConditionType, set_condition
 from tierkeeper.api.status import (
+    LARGEST,
+    TEXT_LIMIT,
     BurnWindow,
     ErrorRatio,
     LastDecision,
@@ -119,8 +121,8 @@ def _pool_part(facts: Facts, old: ServiceTierStatus) -> dict[str, Any]:
         "live_resize": LiveResizeStatus(
             supported=support.supported,
             reason="Supported" if support.supported else reason.value,
-            message=support.message,
-            last_apply_milliseconds=round(1000 * resized.seconds) if resized else before,
+            message=_cut(support.message),
+            last_apply_milliseconds=_whole(1000 * resized.seconds) if resized else before,
             count=facts.resizes,
         ),
         "replicas_summary": _arrow(view.census.ready, current.replicas, desired.replicas),
@@ -154,7 +156,7 @@ def _slo(slo: SloAssessment) -> SloStatus:
     ratio = summary.ratio if summary else None
     return SloStatus(
         sli=SliName(slo.sli.value),
-        threshold_milliseconds=round(1000 * slo.threshold_seconds),
+        threshold_milliseconds=_whole(1000 * slo.threshold_seconds),
         metric=slo.metric,
         state=slo.state.value,
         p50_milliseconds=_milliseconds(slo.p50),
@@ -165,11 +167,11 @@ def _slo(slo: SloAssessment) -> SloStatus:
         if ratio
         else None,
         burn=tuple(
-            BurnWindow(window_seconds=w.seconds, burn=f"{w.burn.point:.2f}", requests=round(w.total)) for w in windows
+            BurnWindow(window_seconds=w.seconds, burn=f"{w.burn.point:.2f}", requests=_whole(w.total)) for w in windows
         ),
         budget_left_percent=None if slo.budget_left is None else round(100 * slo.budget_left),
         boundary_aligned=slo.boundary_aligned,
-        nearest_aligned_milliseconds=tuple(round(1000 * edge) for edge in slo.nearest_aligned_seconds[:2]),
+        nearest_aligned_milliseconds=tuple(_whole(1000 * edge) for edge in slo.nearest_aligned_seconds[:2]),
     )
 
 
@@ -177,7 +179,7 @@ def _decision(decision: Decision, decided_at: float, old: LastDecision | None) -
     new = LastDecision(
         time=rfc3339(decided_at),
         reason=decision.reason.value,
-        message=decision.message,
+        message=_cut(decision.message),
         replicas=decision.levers.replicas,
         max_num_seqs=decision.levers.max_num_seqs,
         max_num_batched_tokens=decision.levers.max_num_batched_tokens,
@@ -200,7 +202,15 @@ def _shown(quantile: Quantile | None) -> str | None:
 
 
 def _milliseconds(quantile: Quantile | None) -> int | None:
-    return None if quantile is None else round(1000 * quantile.seconds)
+    return None if quantile is None else _whole(1000 * quantile.seconds)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"
+
+
+def _whole(value: float) -> int:
+    return round(min(value, LARGEST))
 
 
 def _percent(share: float) -> str:

@@ -12,6 +12,7 @@ from tierkeeper.control.pods import PodPhase
 from tierkeeper.control.pool import PoolView
 from tierkeeper.control.resize import overdue
 from tierkeeper.engine.flags import live_resize
+from tierkeeper.slo.messages import names
 from tierkeeper.slo.model import Assessment, SignalState
 from tierkeeper.tier import LiveResize, Mode, TierSpec
 
@@ -141,7 +142,7 @@ def _resizing(facts: Facts, spec: TierSpec) -> Verdict:
     resize = facts.resize
     if resize is None:
         return Verdict(False, Why.APPLIED, "Every Ready pod shows the wanted limits.")
-    waiting = ", ".join(resize.waiting_for) or "the pods"
+    waiting = names(resize.waiting_for) or "the pods"
     limits = f"max-num-seqs {resize.wanted.max_num_seqs}"
     if resize.wanted.max_num_batched_tokens is not None:
         limits += f", token budget {resize.wanted.max_num_batched_tokens}"

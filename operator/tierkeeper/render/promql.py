@@ -69,7 +69,7 @@ class Query:
     every_seconds: float = 0.0
     """Ask again after this long; 0: at each tick. In between the last answer still holds."""
     optional: bool = False
-    """A failure leaves its figure unknown and does not fail the snapshot."""
+    """No snapshot waits for it, and a failure leaves just its own figure unknown."""
 
 
 def queries(

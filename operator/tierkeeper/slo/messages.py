@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tierkeeper.slo.model import Quantile, Ratio, Sli, Traffic, WindowSli
+
+MOST_NAMES = 5
+"""Pods that a sentence names: a pool has up to a thousand."""
 
 
 def count(number: float, thing: str) -> str:
     """``3 pods``, ``1 pod``."""
     return f"{number:.0f} {thing}" if round(number) == 1 else f"{number:.0f} {thing}s"
+
+
+def names(all_of_them: Sequence[str]) -> str:
+    """``a, b, c``; of many the first five: ``a, b, c, d, e and 995 more``."""
+    shown = ", ".join(all_of_them[:MOST_NAMES])
+    more = len(all_of_them) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def span(seconds: int) -> str:
@@ -84,4 +96,4 @@ def traffic(traffic: Traffic, seconds: int) -> str:
 
 def _reporting(traffic: Traffic) -> str:
     text = f"{traffic.observed_pods} of {count(traffic.live_pods, 'pod')} report"
-    return f"{text} (no fresh samples of {', '.join(traffic.unobserved)})" if traffic.unobserved else text
+    return f"{text} (no fresh samples of {names(traffic.unobserved)})" if traffic.unobserved else text

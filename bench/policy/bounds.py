@@ -1,0 +1,196 @@
+"""What is possible at all: what one replica carries, a static peak, and the two oracles, each from the whole traffic.
+
+Bounds know everything that arrives, may choose the live limits once, and pay for start-up as everybody does. Tiers that
+share GPUs are bounded each alone, as if there were enough.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from bench.policy.measures import Row, planned
+from bench.policy.scenarios import Scenario
+from tierkeeper.engine.flags import DEFAULT_BATCHED_TOKENS
+from tierkeeper.scaling.model import Levers
+from tierkeeper.sim.loop import SimTier
+from tierkeeper.sim.model import Requests
+from tierkeeper.sim.oracle import Plant, arrivals_by_slot, carrying, needed
+from tierkeeper.sim.oracle_pool import Stage, budget_aware, play
+from tierkeeper.sim.peers.static import peak_replicas
+from tierkeeper.sim.pool import Pool
+from tierkeeper.sim.score import good_requests
+from tierkeeper.tier import Objective
+
+SAMPLE = 3000
+"""Requests by which a rate is judged: 30 of them may be bad at 99 %."""
+
+LIMITS = tuple((seqs, tokens) for seqs in (16, 24, 32, 48, 64) for tokens in (512, 1024, 2048, 4096))
+"""max-num-seqs and token budgets that the budget-aware oracle chooses from."""
+
+LONG_SECONDS = 6 * 3600.0
+FINE_SLOT, COARSE_SLOT = 60.0, 180.0
+"""Slots of the oracles' schedules; coarse ones for runs above six hours."""
+
+MANY = 1_000_000
+"""GPUs, where a scenario has no limit."""
+
+Progress = Callable[[float], None]
+
+
+def own_limits(tier: SimTier) -> tuple[int, int]:
+    """max-num-seqs and token budget as the spec gives them to a new replica."""
+    return tier.spec.engine.max_num_seqs, tier.spec.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
+
+
+def carried(tier: SimTier, limits: tuple[int, int], *, seed: int = 0) -> float:
+    """Requests a second that one replica carries alone within the objective, at Poisson arrivals of the tier's lengths.
+
+    Bisected to 2 %. 0 where even 0.05 a second are too many.
+    """
+    low, high = 0.05, 0.1
+    if not _carries(tier, limits, low, seed):
+        return 0.0
+    while _carries(tier, limits, high, seed) and high < 1000:
+        low, high = high, 2 * high
+    while high / low > 1.02:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if _carries(tier, limits, middle, seed) else (low, middle)
+    return low
+
+
+def best_limits(tier: SimTier, *, allowed: Iterable[tuple[int, int]] = LIMITS) -> tuple[int, int]:
+    """The limits at which one replica carries most, of those that the spec allows and its own."""
+    caps, tokens = tier.spec.scaling.max_num_seqs, tier.spec.scaling.max_num_batched_tokens
+    own = own_limits(tier)
+    inside = [
+        pair
+        for pair in allowed
+        if caps.clamp(pair[0]) == pair[0]
+        and (pair[1] == own[1] if tokens is None else tokens.clamp(pair[1]) == pair[1])
+    ]
+    return max([own, *inside], key=lambda pair: carried(tier, pair))
+
+
+def static_peak(scenario: Scenario) -> Scenario:
+    """The scenario, its pools started with what the busiest five minutes need by one replica's rate; under a cap of
+    GPUs higher priorities have their peak first, and each lower one keeps at least one replica."""
+    left = MANY if scenario.gpus is None else scenario.gpus
+    by_priority = sorted(scenario.tiers, key=lambda tier: -tier.spec.priority)
+    starts: dict[str, int] = {}
+    for place, tier in enumerate(by_priority):
+        size = max(1, tier.config.gpus_per_replica)
+        below = sum(max(1, lower.config.gpus_per_replica) for lower in by_priority[place + 1 :])
+        rate = carried(tier, own_limits(tier))
+        peak = (
+            peak_replicas(tier.requests.arrival, requests_per_second=rate) if rate else tier.spec.scaling.replicas.max
+        )
+        replicas = min(tier.spec.scaling.replicas.clamp(peak), max(1, (left - below) // size))
+        starts[tier.spec.key.name] = replicas
+        left -= replicas * size
+    tiers = tuple(_started(tier, starts[tier.spec.key.name]) for tier in scenario.tiers)
+    return dataclasses.replace(scenario, tiers=tiers)
+
+
+def carrying_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = None) -> Row:
+    """Oracle (2): by dynamic programming the fewest replicas that carry each slot's mean rate, each at one replica's
+    own rate."""
+    rows = []
+    for tier in scenario.tiers:
+        stage, plant = _stage(scenario, tier, own_limits(tier), seed), _plant(scenario, tier)
+        slots = int(np.ceil(scenario.seconds / plant.slot_seconds))
+        arrivals = arrivals_by_slot(tier.requests.arrival, slot_seconds=plant.slot_seconds, slots=slots)
+        rate = max(carried(tier, own_limits(tier)), 1e-3)
+        need = needed(arrivals, slot_seconds=plant.slot_seconds, requests_per_second=rate)
+        plant = dataclasses.replace(plant, startup_seconds=stage.startup_seconds)
+        played = play(stage, plant, carrying(need, plant))
+        rows.append(_row(scenario, tier, played.bad, played.gpu_seconds) | {"carried": rate})
+        if progress is not None:
+            progress(len(rows) / len(scenario.tiers))
+    return _pooled(rows, [tier.spec.key.name for tier in scenario.tiers])
+
+
+def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = None) -> Row:
+    """Oracle (3): the fewest GPU-hours with as many bad requests as the error budget allows, at the best limits."""
+    rows = []
+    for number, tier in enumerate(scenario.tiers):
+        limits = best_limits(tier)
+        stage = _stage(scenario, tier, limits, seed)
+
+        def told(share: float, done: int = number) -> None:
+            if progress is not None:
+                progress((done + share) / len(scenario.tiers))
+
+        found = budget_aware(stage, _plant(scenario, tier), progress=told)
+        rows.append(_row(scenario, tier, found.replay.bad, found.replay.gpu_seconds) | {"limits": list(limits)})
+    return _pooled(rows, [tier.spec.key.name for tier in scenario.tiers])
+
+
+def _carries(tier: SimTier, limits: tuple[int, int], rate: float, seed: int) -> bool:
+    rng = np.random.default_rng(seed)
+    count = len(tier.requests)
+    chosen = np.sort(rng.choice(count, size=min(SAMPLE, count), replace=False))
+    rng.shuffle(chosen)
+    arrival = np.cumsum(rng.exponential(1 / rate, len(chosen)))
+    sample = Requests(arrival, tier.requests.prompt[chosen], tier.requests.output[chosen])
+    pool = Pool(tier.config, sample, replicas=1, max_num_seqs=limits[0], max_num_batched_tokens=limits[1], seed=seed)
+    pool.advance(float("inf"))
+    objective = _objective(tier)
+    return float((~good_requests(pool.outcomes(), objective)).mean()) <= objective.error_budget
+
+
+def _objective(tier: SimTier) -> Objective:
+    if tier.spec.objective is None:
+        raise ValueError(f"{tier.spec.key}: a tier that promises nothing has no bound; give it an objective")
+    return tier.spec.objective
+
+
+def _started(tier: SimTier, replicas: int) -> SimTier:
+    seqs, _ = own_limits(tier)
+    return dataclasses.replace(tier, start=Levers(replicas=replicas, max_num_seqs=seqs))
+
+
+def _stage(scenario: Scenario, tier: SimTier, limits: tuple[int, int], seed: int) -> Stage:
+    return Stage(
+        config=tier.config,
+        requests=tier.requests,
+        objective=_objective(tier),
+        max_num_seqs=limits[0],
+        max_num_batched_tokens=limits[1],
+        seconds=scenario.seconds,
+        seed=seed,
+    )
+
+
+def _plant(scenario: Scenario, tier: SimTier) -> Plant:
+    allowed = tier.spec.scaling.replicas
+    return Plant(
+        slot_seconds=COARSE_SLOT if scenario.seconds > LONG_SECONDS else FINE_SLOT,
+        startup_seconds=tier.config.startup.median_seconds,
+        replicas=range(max(1, allowed.min), allowed.max + 1),
+        initial=tier.start.replicas if tier.start is not None else None,
+    )
+
+
+def _arrived(scenario: Scenario, tier: SimTier) -> int:
+    return int((tier.requests.arrival < scenario.seconds).sum())
+
+
+def _row(scenario: Scenario, tier: SimTier, bad: int, gpu_seconds: float) -> Row:
+    budget = _objective(tier).error_budget
+    return planned(requests=_arrived(scenario, tier), bad=bad, gpu_seconds=gpu_seconds, budget=budget)
+
+
+def _pooled(rows: list[Row], names: list[str]) -> Row:
+    requests, good = sum(row["requests"] for row in rows), sum(row["good"] for row in rows)
+    return {
+        "requests": requests,
+        "good": good,
+        "attainment": good / requests if requests else 1.0,
+        "kept": all(row["kept"] for row in rows),
+        "budget_use": max(row["budget_use"] for row in rows),
+        "gpu_hours": sum(row["gpu_hours"] for row in rows),
+        "tiers": dict(zip(names, rows, strict=True)),
+    }

@@ -1,0 +1,119 @@
+"""The scoreboard as one page and one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from bench.policy.board import SUMMARY, Sheet, columns, summary
+
+_STYLE = """
+:root { --ink:#1d2433; --soft:#667085; --line:#e3e7ee; --page:#f6f7f9; --card:#fff; --ours:#2563a8; --bad:#c0392b;
+  color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --ink:#e6e9ef; --soft:#98a2b3; --line:#2e3644; --page:#12161d;
+  --card:#1a202a; --ours:#6ea8e5; --bad:#f0776a; } }
+body { margin:0; background:var(--page); color:var(--ink); font:15px/1.5 system-ui, sans-serif; }
+main { max-width:1240px; margin:0 auto; padding:24px 20px 60px; }
+h1 { font-size:24px; margin:0 0 4px; } h2 { font-size:18px; margin:32px 0 2px; }
+p { margin:4px 0 10px; color:var(--soft); }
+.card { background:var(--card); border:1px solid var(--line); border-radius:8px; padding:10px 14px; overflow-x:auto; }
+table { border-collapse:collapse; width:100%; font-size:13px; font-variant-numeric:tabular-nums; }
+th, td { padding:4px 8px; text-align:right; border-bottom:1px solid var(--line); white-space:nowrap; }
+th { color:var(--soft); } th:first-child, td:first-child, td:last-child.words { text-align:left; }
+tr:last-child td { border-bottom:0; } tr.ours td { color:var(--ours); font-weight:600; }
+tr.bound td { color:var(--soft); font-style:italic; } td.bad { color:var(--bad) !important; }
+"""
+
+
+def page(sheets: Sequence[Sheet], *, title: str, notes: Sequence[str]) -> str:
+    """The summary, then a table a scenario; it needs no network and no script."""
+    parts = [_table([name for name, _ in SUMMARY], [what for _, what in SUMMARY], summary(sheets), words=True)]
+    for sheet in sheets:
+        shown = columns(sheet)
+        lines = [[text(sheet, line) for _, _, text in shown] for line in sheet.lines]
+        knows = [line.policy for line in sheet.lines if line.knows]
+        table = _table([name for name, _, _ in shown], [what for _, what, _ in shown], lines, bounds=knows)
+        parts.append(f"<h2>{escape(sheet.title)}</h2><p>{escape(sheet.story)}</p>{table}")
+    said = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
+        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><main><h1>{escape(title)}</h1>{said}'
+        f"{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def picture(sheets: Sequence[Sheet], file: Path) -> None:
+    """Attainment against GPU-hours, one panel a scenario with recorded traffic: up and to the left is better.
+
+    Bad requests are drawn on a logarithmic scale, so that 99 % and 99.9 % are as far apart as 90 % and 99 %.
+    """
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    shown = [sheet for sheet in sheets if sheet.bound is not None and sheet.recorded] or list(sheets)
+    across = min(2, len(shown))
+    down = -(-len(shown) // across)
+    figure, axes = plt.subplots(down, across, figsize=(5.6 * across, 4.2 * down), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(shown) :]:
+        axis.set_axis_off()
+    for axis, sheet in zip(axes.flat, shown, strict=False):
+        _panel(axis, sheet)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _panel(axis, sheet: Sheet) -> None:  # type: ignore[no-untyped-def]
+    """``axis``: a matplotlib Axes."""
+    for line in sheet.lines:
+        bad = max(1 - line.row["attainment"], 1e-5)
+        ours = line.policy == "tierkeeper"
+        color, mark = ("#2563a8", "o") if ours else (("#98a2b3", "D") if line.knows else ("#d9822b", "o"))
+        axis.plot(line.row["gpu_hours"], bad, mark, color=color, markersize=9 if ours else 6, zorder=3 if ours else 2)
+        axis.annotate(
+            line.policy,
+            (line.row["gpu_hours"], bad),
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=8,
+            weight="bold" if ours else "normal",
+        )
+    axis.axhline(0.01, color="#c0392b", linestyle="--", linewidth=1)
+    axis.set_yscale("log")
+    axis.set_ylim(1.0, 1e-5)
+    axis.set_yticks([1.0, 0.1, 0.01, 1e-3, 1e-4], ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"])
+    axis.margins(x=0.15)
+    axis.set_title(sheet.story, fontsize=10)
+    axis.set_xlabel("GPU-hours")
+    axis.set_ylabel("requests within every target")
+    axis.grid(alpha=0.25)
+
+
+def _table(
+    heads: Sequence[str],
+    what: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    *,
+    bounds: Sequence[str] = (),
+    words: bool = False,
+) -> str:
+    head = "".join(f'<th title="{escape(tip)}">{escape(name)}</th>' for name, tip in zip(heads, what, strict=True))
+    body = "".join(_line(line, bound=line[0] in bounds, words=words) for line in lines)
+    return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _line(cells: Sequence[str], *, bound: bool, words: bool) -> str:
+    style = ' class="ours"' if cells[0] == "tierkeeper" else ' class="bound"' if bound else ""
+    found = [
+        f"<td{_style(cell, last=words and place == len(cells) - 1)}>{escape(cell)}</td>"
+        for place, cell in enumerate(cells)
+    ]
+    return f"<tr{style}>{''.join(found)}</tr>"
+
+
+def _style(cell: str, *, last: bool) -> str:
+    return ' class="words"' if last else ' class="bad"' if cell.endswith(" *") else ""
