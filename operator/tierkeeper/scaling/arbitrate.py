@@ -17,8 +17,9 @@ from tierkeeper.scaling.wording import count
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, OverflowPolicy, TierKey, TierSpec
 
-#: GPUs count as short for this long after a pod found no node: cluster-autoscaler gives a node 15 minutes to come.
-SHORT_SECONDS = 900.0
+#: GPUs count as short for this long after a pod found no node: tiers that wait for one ask again every 25 minutes
+#: (15 until it is given back, 10 until the next try), so twice that has shown none.
+SHORT_SECONDS = 3000.0
 
 #: A tier needs its GPUs, and lower tiers wait, for this long after it last burned: the shortest look-back window.
 PRESSING_SECONDS = 60.0
@@ -52,10 +53,16 @@ class Claim:
     def gpus(self) -> int:
         return max(1, self.spec.resources.gpus_per_replica)
 
-    def burns(self, now: float) -> bool:
-        """Whether an objective burns or a queue stands, now or within the last minute."""
+    def burns(self, now: float, *, short: bool = False) -> bool:
+        """Whether an objective burns or a queue stands, now or within the last minute.
+
+        Where GPUs are short the echo of a burn in the slow windows counts too: who has just been helped is not
+        outbid while it still pays back.
+        """
         pressed = self.memory.pressed_at
-        return pressed is not None and now - pressed <= PRESSING_SECONDS
+        if pressed is not None and now - pressed <= PRESSING_SECONDS:
+            return True
+        return short and any(slo.burning for slo in self.assessment.slos.values())
 
     def could_use_more(self) -> bool:
         """Whether GPUs would help: not at a limit of its own."""
@@ -112,7 +119,7 @@ def _rank(claim: Claim) -> tuple[bool, int, TierKey]:
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
     """The claims of one GPU class, highest first, after each was held against those above it that press."""
     short = any(_recently(now, claim.memory.short_at) for claim in ranked)
-    pressing = [claim for claim in ranked if claim.burns(now) or claim.grows or claim.pool.unschedulable > 0]
+    pressing = [claim for claim in ranked if claim.burns(now, short=short) or claim.grows or claim.pool.unschedulable > 0]
     heard = [_hold_back(now, claim, pressing, short=short) for claim in ranked]
     return _take(now, heard)
 
@@ -127,7 +134,7 @@ def _hold_back(now: float, claim: Claim, pressing: Sequence[Claim], *, short: bo
     for other in pressing:
         if not _outranks(other, claim):
             break
-        if other.burns(now) and (short or other.could_use_more()):
+        if other.burns(now, short=short) and (short or other.could_use_more()):
             message = f"{other.spec.key} burns and comes first: no replica is added meanwhile"
             return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
         waits = other.grows or other.pool.unschedulable > 0

@@ -67,6 +67,8 @@ class Demand:
     """Requests of the present mix a second, a second: zero where no trend can be told from noise."""
     minutes: int = 0
     """How many minutes it rests on."""
+    doubt: float = 0.0
+    """Standard deviation of the level, by chance alone."""
 
 
 def look(looks: Sequence[Look], *, now: float, traffic: Traffic) -> tuple[Look, ...]:
@@ -139,13 +141,14 @@ def _with_trend(level: float, minutes: Sequence[Minute], bunching: float, work: 
 
     A short line follows a turn, a long one tells a slow slope from noise: the short one first.
     """
+    doubt = deviation(level, 60.0 * SLOW_MINUTES, bunching)
     for span in (SHORT_MINUTES, MINUTES):
         line = _line(minutes[-span:], bunching, work) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
         if line is not None:
             end, slope = line
             # A mean over five minutes is 2.5 minutes old: on a slope the line's end is the better reading of now.
-            return Demand(max(level, end) if slope > 0 else level, slope, len(minutes))
-    return Demand(level, 0.0, len(minutes))
+            return Demand(max(level, end) if slope > 0 else level, slope, len(minutes), doubt)
+    return Demand(level, 0.0, len(minutes), doubt)
 
 
 def _line(minutes: Sequence[Minute], bunching: float, work: float) -> tuple[float, float] | None:

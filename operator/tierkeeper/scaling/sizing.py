@@ -31,6 +31,9 @@ BACKLOG_SECONDS = 120.0
 #: noise around a whole number must not become a replica more and one less.
 GROW_SLACK, SHRINK_SLACK = 0.10, 0.05
 
+#: A shrink must hold though the five minutes behind it were quiet by chance: two standard deviations.
+SHRINK_DOUBT = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -94,10 +97,11 @@ def plan(
     growth = max(0.0, arriving.level - serving * there.one.requests_per_second) * lead_seconds
     backlog = _backlog(spec, assessment) + growth
     need = there.replicas(coming, strain=allowed, backlog=backlog / BACKLOG_SECONDS)
+    spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=backlog / BACKLOG_SECONDS)
     unseen = max(0, pool.ready - traffic.observed_pods)
     return Plan(
         grow_to=max(1, math.ceil(need - GROW_SLACK)),
-        shrink_to=max(1, math.ceil(need + unseen + SHRINK_SLACK)),
+        shrink_to=max(1, math.ceil(spare + unseen + SHRINK_SLACK)),
         need=need,
         levers=levers,
         rate=arriving.level,
