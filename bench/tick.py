@@ -69,9 +69,7 @@ def measure(tiers: int, ticks: int) -> list[float]:
                 previous=assessments.get(spec.key),
                 scrape_interval_seconds=TICK,
             )
-            decision, memory = decide(
-                now=now, spec=spec, assessment=assessment, pool=pool, memory=memories[spec.key]
-            )
+            decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memories[spec.key])
             assessments[spec.key] = assessment
             claims[spec.key] = Claim(spec, assessment, pool, decision, memory)
         for key, (_, memory) in arbitrate(now, claims).items():

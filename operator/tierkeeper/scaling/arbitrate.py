@@ -119,7 +119,9 @@ def _rank(claim: Claim) -> tuple[bool, int, TierKey]:
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
     """The claims of one GPU class, highest first, after each was held against those above it that press."""
     short = any(_recently(now, claim.memory.short_at) for claim in ranked)
-    pressing = [claim for claim in ranked if claim.burns(now, short=short) or claim.grows or claim.pool.unschedulable > 0]
+    pressing = [
+        claim for claim in ranked if claim.burns(now, short=short) or claim.grows or claim.pool.unschedulable > 0
+    ]
     heard = [_hold_back(now, claim, pressing, short=short) for claim in ranked]
     return _take(now, heard)
 

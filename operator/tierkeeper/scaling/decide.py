@@ -51,9 +51,9 @@ def decide(
     """
     memory = observe(memory, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
     queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
-    memory = dataclasses.replace(
-        memory, queue_since=since(memory.queue_since, queued, now), queued_at=now if queued else memory.queued_at
-    )
+    if queued or memory.queue_since is not None:
+        queued_at = now if queued else memory.queued_at
+        memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
     finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory, profile=profile)
     memory = dataclasses.replace(
         memory,

@@ -275,7 +275,7 @@ def _observe_replicas(memory: Memory, *, now: float, current: Levers) -> Memory:
     """When the replicas last changed. A count that is neither what was seen nor what was decided is another hand's."""
     seen, decided = memory.seen, memory.decided
     if seen is None or decided is None or current.replicas == seen.replicas:
-        return dataclasses.replace(memory, drift="")
+        return memory if not memory.drift else dataclasses.replace(memory, drift="")
     if current.replicas > seen.replicas:
         memory = dataclasses.replace(memory, grown_at=now)
     if current.replicas == decided.replicas:

@@ -33,6 +33,12 @@ STEP = 1
 #: A calm pool that somebody sized before is not grown on the model alone: its own minutes come first.
 OWN_MINUTES = 3.0
 
+#: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
+STANDS_SECONDS = 30.0
+
+#: The fastest control pair's factor: 6x over one and five minutes.
+URGENT_BURN = 6.0
+
 #: The cap binds where this share of it runs.
 BINDS = 0.8
 
@@ -48,6 +54,8 @@ def propose(ctx: Context) -> Proposal:
     match ctx.finding.diagnosis:
         case Diagnosis.HEALTHY:
             return drop_unschedulable(ctx) or _grow(ctx, plan) or _tune(ctx, plan) or _shrink(ctx, plan) or steady(ctx)
+        case _ if ctx.finding.presses and not _urgent(ctx):
+            return _grow(ctx, plan) or _tune(ctx, plan) or _expected(ctx)
         case Diagnosis.QUEUE_BOUND:
             return _queue(ctx, plan)
         case Diagnosis.PREFILL_BOUND:
@@ -56,6 +64,24 @@ def propose(ctx: Context) -> Proposal:
             return _tpot(ctx, plan)
         case _:
             return react(ctx)
+
+
+def _urgent(ctx: Context) -> bool:
+    """Whether what burns calls for more than the plan: a queue that stands through two scrapes, or a burn of both fast
+    windows. A budget that is being spent burns a little in some minute or other; that is weighed, not reacted to."""
+    if ctx.finding.diagnosis in (Diagnosis.KV_PRESSURE, Diagnosis.INFEASIBLE):
+        return True
+    if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows:
+        return ctx.elapsed(ctx.memory.queue_since or ctx.now) >= STANDS_SECONDS
+    return any(
+        all((window := slo.window(seconds)) is not None and window.burn.point >= URGENT_BURN for seconds in (60, 300))
+        for slo in ctx.assessment.slos.values()
+    )
+
+
+def _expected(ctx: Context) -> Proposal:
+    message = "some requests miss their target, within what the error budget is there for: nothing is added for them"
+    return hold(ctx, Reason.STEADY, message)
 
 
 def demanded(ctx: Context, plan: Plan) -> int:
@@ -124,9 +150,11 @@ def _tpot(ctx: Context, plan: Plan) -> Proposal:
 
 
 def _tune(ctx: Context, plan: Plan) -> Proposal | None:
-    """The plan's live limits in calm: up where TPOT has room, down where the load fits. Measured since the last move,
-    and never on a frozen budget."""
-    if not ctx.live_reachable or ctx.budget_frozen or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
+    """The plan's live limits in calm: up where TPOT has room, down where the load fits. Measured since the last move.
+
+    Not even a frozen budget forbids it: the replicas are planned for the right limits, and wrong ones spend the rest.
+    """
+    if not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
         return None
     now, right, batch = ctx.current, plan.levers, ctx.worst_load / ctx.serving
     cap, tokens = now.max_num_seqs, now.max_num_batched_tokens

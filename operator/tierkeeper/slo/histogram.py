@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isclose, isinf, isnan, log
 from typing import NamedTuple, NoReturn
@@ -28,9 +28,6 @@ class Edge(NamedTuple):
     count: float  # type: ignore[assignment]  # a count of observations, not of a tuple
     series: int
 
-    def plus(self, other: Edge) -> Edge:
-        return Edge(self.count + other.count, self.series + other.series)
-
 
 @dataclass(frozen=True, slots=True)
 class ErrorRatio:
@@ -43,18 +40,26 @@ class ErrorRatio:
     """Where not aligned: the finite edges around the threshold, in seconds."""
 
 
+Row = tuple[float, float, float]
+"""An edge in seconds, its cumulative count, and how many series have it."""
+
+
 def build(edges: Mapping[float, Edge]) -> Histogram:
-    """A histogram from edges (seconds -> Edge). Edges that some series lack are left out: their sums mean nothing.
+    """A histogram from edges (seconds -> Edge). See ``from_rows``."""
+    return from_rows(sorted((le, edge.count, edge.series) for le, edge in edges.items()))
+
+
+def from_rows(rows: Sequence[Row]) -> Histogram:
+    """A histogram from rows in ascending order of edges that differ. Edges that some series lack are left out: their
+    sums mean nothing.
 
     Raises MalformedError where a count is no finite number, the bucket at infinity is missing, or counts fall.
     """
-    top = edges.get(inf)
-    if top is None:
+    if not rows or rows[-1][0] != inf:
         raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
     buckets: list[Bucket] = []
-    floor, least = 0.0, top.series
-    for le in sorted(edges):
-        count, series = edges[le]
+    floor, least = 0.0, rows[-1][2]
+    for le, count, series in rows:
         if not -ROUNDING <= count < inf:
             _refuse_count(le, count)
         if series < least:
