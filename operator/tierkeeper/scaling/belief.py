@@ -30,8 +30,8 @@ FLOORS = (0.0, 0.5, 2.0, 8.0)
 """Share that misses at any load, in budgets. The floors above 1 are the hopeless tiers."""
 _FLOOR_PRIOR = (0.85, 0.07, 0.05, 0.03)
 
-#: Spread of the cliff before anything was seen, in ln: the model is within an eighth two times in three (simulated 8B and
-#: 70B replicas in pools of 1 to 12 miss their budget at 0.95 to 1.2 of it).
+#: Spread of the cliff before anything was seen, in ln: the model is within an eighth two times in three (simulated 8B
+#: and 70B replicas in pools of 1 to 12 miss their budget at 0.95 to 1.2 of it).
 PRIOR_SPREAD = 0.12
 
 #: Evidence halves in about an hour and a half: prompts, caches and engines change within a day.

@@ -23,6 +23,9 @@ CAP_MARK_SECONDS = 1800.0
 #: After a change that only histograms can see: the shortest window (60 s) and one scrape (15 s) must lie behind it.
 SETTLE_WINDOW_SECONDS = 75.0
 
+#: A change of direction waits for twice the start-up time: any sooner, it was a swing and not the load.
+STARTS_BEFORE_TURNING = 2.0
+
 #: A live resize that has not reached every pod by now is stuck (it takes 5 s, and 90 s where kubelet is not nudged):
 #: the live levers count as out of reach and replicas must do.
 RESIZE_STUCK_SECONDS = 120.0

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 from tierkeeper.scaling.capacity import proven_by_gauges, proven_by_requests
-from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, Context, Proposal
+from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, STARTS_BEFORE_TURNING, Context, Proposal
 from tierkeeper.scaling.levers import hold, lowered
 from tierkeeper.scaling.memory import DRAIN_LOOK_SECONDS, in_flight
 from tierkeeper.scaling.model import Limit, Reason
@@ -39,9 +39,6 @@ UNSCHEDULABLE_RETRY_SECONDS = 600.0
 #: A start is late at twice its measured time, and never within the first minute.
 LATE_START_FACTOR = 2.0
 LATE_START_FLOOR_SECONDS = 60.0
-
-#: A change of direction waits for twice the start-up time: any sooner, it was a swing and not the load.
-STARTS_BEFORE_TURNING = 2.0
 
 #: After one shrink the survivors are looked at through two of the shortest windows before the next.
 NEXT_SHRINK_SECONDS = 120.0

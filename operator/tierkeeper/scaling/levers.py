@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tierkeeper.scaling.capacity import SHRINK_UTILIZATION, replicas_for_load, smallest_carrying
+from tierkeeper.scaling.capacity import SHRINK_UTILIZATION, minute_burn, replicas_for_load, smallest_carrying
 from tierkeeper.scaling.context import Context, Proposal, has_room
 from tierkeeper.scaling.diagnose import KV_FULL, Diagnosis
 from tierkeeper.scaling.model import Levers, Limit, Reason
@@ -108,9 +108,10 @@ def raise_cap(ctx: Context) -> Proposal | None:
         return None
     if traffic.running < CAP_BOUND_SHARE * cap * ctx.serving:
         return None
-    planned = ctx.plan.levers.max_num_seqs if ctx.plan is not None else 0
+    tpot, planned = ctx.assessment.tpot, ctx.plan.levers.max_num_seqs if ctx.plan is not None else 0
     wanted = min(max(math.ceil(cap * RAISE_FACTOR), planned), ctx.cap_ceiling())
-    while wanted > cap and not ctx.tpot_allows(wanted):
+    measured = planned if tpot is None or minute_burn(tpot) < 1.0 else 0
+    while wanted > max(cap, measured) and not ctx.tpot_allows(wanted):
         wanted -= 1
     if wanted <= cap:
         return None
