@@ -145,6 +145,20 @@ async def test_a_burning_queue_raises_the_cap_and_the_decision_is_the_same_text_
     assert stage.metrics.registry.get_sample_value("tierkeeper_decisions_total", names) >= 1
 
 
+async def test_a_lower_tier_waits_while_a_higher_one_burns():
+    wide = {"replicas": {"min": 2, "max": 64}, "maxNumSeqs": {"min": 16, "max": 16}}
+    stage = await running_stage(
+        tier(priority=10, scaling=wide), tier(name="silver", scaling=wide), waiting=40.0, running=16.0, slow=0.5
+    )
+    before = stage.get(Kind.DEPLOYMENT, "silver-pool")["spec"]["replicas"]
+    await ticks(stage, 8)
+    assert stage.replicas > before
+    assert stage.get(Kind.DEPLOYMENT, "silver-pool")["spec"]["replicas"] == before
+    limited = stage.condition("ScalingLimited", name="silver")
+    assert limited["reason"] == Reason.HOLD_PRIORITY.value
+    assert "llm/gold" in limited["message"]
+
+
 async def test_recommend_shows_the_decision_and_acts_on_nothing():
     stage = await running_stage(tier(scaling={"mode": "Recommend"}), waiting=40.0, running=16.0, slow=0.5)
     writes = len(stage.kube.writes)

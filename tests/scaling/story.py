@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tierkeeper.engine.latency import LLAMA_8B_2XA100 as PROFILE
+from tierkeeper.engine.latency import Lengths
 from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState
@@ -23,6 +25,8 @@ from tierkeeper.tier import (
 )
 
 KEY = TierKey("llm", "gold")
+CHAT = Lengths()
+"""1,155 prompt and 211 output tokens."""
 TICK = 5.0
 START = 10_000.0
 
@@ -113,6 +117,7 @@ class Story:
         self.observed: int | None = None
         self.pods_come = True
         self.decisions: list[Decision] = []
+        self.profile = PROFILE
         self.calm()
 
     def calm(self, *, running: float = 2.0, requests_5m: float = 1000.0, requests_per_second: float = 3.0) -> Story:
@@ -124,6 +129,39 @@ class Story:
             requests_5m=requests_5m,
         )
         return self.burns()
+
+    def serves(
+        self, rate: float, *, lengths: Lengths = CHAT, slowness: float = 1.0, misses: float = 0.0, waiting: float = 0.0
+    ) -> Story:
+        """``rate`` requests/s as an engine of the profile's shape would show them, evenly over the ready pods.
+
+        A batch of ``B`` turns over ``B / (output * step)`` requests a second; ``misses``: budgets that TTFT misses.
+        """
+        pods = max(1, self.ready)
+        slope = (
+            PROFILE.per_sequence_seconds
+            + PROFILE.per_context_token_seconds * lengths.context_tokens
+            + PROFILE.per_prefill_token_seconds * lengths.prompt_tokens / lengths.output_tokens
+        )
+        step_rate = rate / pods * lengths.output_tokens * slowness
+        batch = min(step_rate * PROFILE.base_seconds / max(1e-3, 1 - step_rate * slope), self.levers.max_num_seqs)
+        served = batch * pods / (lengths.output_tokens * slowness * (PROFILE.base_seconds + batch * slope))
+        self.traffic = Traffic(
+            running=batch * pods,
+            waiting=waiting,
+            waiting_floor=waiting,
+            requests_per_second=served,
+            finished_per_second=served,
+            prompt_tokens_per_second=served * lengths.prompt_tokens,
+            generation_tokens_per_second=served * lengths.output_tokens,
+            mean_prompt_tokens=lengths.prompt_tokens,
+            mean_output_tokens=lengths.output_tokens,
+            mean_prefill_seconds=0.0,
+            requests_5m=served * 300,
+        )
+        return self.burns(
+            ttft=misses, p99=0.5 * (self.spec.objective.tpot_seconds or 0.1) if self.spec.objective else 0
+        )
 
     def idle(self) -> Story:
         """Nothing arrives any more; counters stand still and the quantiles have become not-a-number."""
@@ -176,9 +214,9 @@ class Story:
         self.ready = self.levers.replicas
         return self
 
-    def tick(self) -> Decision:
+    def assessment(self) -> Assessment:
         observed = self.ready if self.observed is None else self.observed
-        assessment = Assessment(
+        return Assessment(
             key=KEY,
             state=self.state,
             reason=self.reason,
@@ -187,9 +225,16 @@ class Story:
             traffic=dataclasses.replace(self.traffic, observed_pods=observed),
             clean_since=self.clean_since,
         )
+
+    def tick(self) -> Decision:
         pool = PoolState(current=self.levers, ready=self.ready, starting=self.starting(), **self.pool)
         decision, self.memory = decide(
-            now=self.now, spec=self.spec, assessment=assessment, pool=pool, memory=self.memory
+            now=self.now,
+            spec=self.spec,
+            assessment=self.assessment(),
+            pool=pool,
+            memory=self.memory,
+            profile=self.profile,
         )
         if self.spec.scaling.mode is not Mode.RECOMMEND:
             self.levers = decision.levers

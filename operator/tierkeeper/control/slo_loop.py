@@ -22,6 +22,7 @@ from tierkeeper.obs.logs import working
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.ports import Clock, Kind, MetricsError, Object
 from tierkeeper.render.drift import is_foreign
+from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Levers, PoolState
@@ -127,6 +128,7 @@ class SloLoop:
                 return
             readings, failure = await self._read(members)
             self._lost = 0 if failure is None else self._lost + 1
+        judged = []
         for member in members:
             key = member.record.key
             if 0 < self._lost <= LOST_TICKS:
@@ -135,8 +137,19 @@ class SloLoop:
             with self._alone(key, work_id):
                 # Looked at once more: much may have been written while Prometheus was asked.
                 if (fresh := self._member(key)) is not None:
-                    self._judge(fresh, readings, failure, work_id)
+                    judged.append((fresh.record, self._judge(fresh, readings, failure)))
             await asyncio.sleep(0)  # ten thousand tiers take seconds, in which health pages and watches want an answer
+        self._settle(judged, work_id)
+
+    def _settle(self, judged: Sequence[tuple[TierRecord, Claim]], work_id: str) -> None:
+        """Who gets the GPUs where they are short, and then each tier's outcome into its record."""
+        now = self._clock.monotonic()
+        settled = arbitrate(now, {claim.spec.key: claim for _, claim in judged})
+        for record, claim in judged:
+            if record.spec is not claim.spec:
+                continue  # edited while the others were judged: the next tick decides for the new spec
+            with self._alone(record.key, work_id):
+                self._keep(record, claim, *settled[record.key], now=now, work_id=work_id)
 
     @contextlib.contextmanager
     def _alone(self, key: TierKey, work_id: str) -> Iterator[None]:
@@ -180,13 +193,8 @@ class SloLoop:
             return {}, (error.reason.value, error.message)
         return group(answers, self._snapshots.labels), None
 
-    def _judge(
-        self,
-        member: _Member,
-        readings: Mapping[TierKey, Readings],
-        failure: tuple[str, str] | None,
-        work_id: str,
-    ) -> None:
+    def _judge(self, member: _Member, readings: Mapping[TierKey, Readings], failure: tuple[str, str] | None) -> Claim:
+        """What the tier would do if it were alone."""
         record, spec = member.record, member.spec
         now = self._clock.monotonic()
         pool = _pool(member, now)
@@ -206,9 +214,15 @@ class SloLoop:
         )
         memory = record.memory or Memory.fresh(now)
         decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory)
+        return Claim(spec, assessment, pool, decision, memory)
+
+    def _keep(
+        self, record: TierRecord, claim: Claim, decision: Decision, memory: Memory, *, now: float, work_id: str
+    ) -> None:
+        spec, assessment = claim.spec, claim.assessment
         news = _news(record.assessment, record.decision) != _news(assessment, decision)
         self._note(record, spec, decision, work_id)
-        record.assessment, record.decision, record.memory, record.pool = assessment, decision, memory, pool
+        record.assessment, record.decision, record.memory, record.pool = assessment, decision, memory, claim.pool
         record.decided_for = spec.generation
         if news or self._status_is_due(record, now):
             self._wake(record.key)

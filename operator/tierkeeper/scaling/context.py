@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from tierkeeper.engine.latency import LLAMA_8B_2XA100, tpot_growth
+from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile, tpot_growth
 from tierkeeper.scaling.diagnose import Finding
 from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason
+from tierkeeper.scaling.sizing import Plan
 from tierkeeper.slo.model import Assessment, SignalState, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
 
@@ -18,6 +19,16 @@ ROOM_SHARE = 0.8
 
 #: A max-num-seqs that burned TPOT is not tried again for this long: the slow control pair looks back 30 minutes.
 CAP_MARK_SECONDS = 1800.0
+
+#: After a change that only histograms can see: the shortest window (60 s) and one scrape (15 s) must lie behind it.
+SETTLE_WINDOW_SECONDS = 75.0
+
+#: A change of direction waits for twice the start-up time: any sooner, it was a swing and not the load.
+STARTS_BEFORE_TURNING = 2.0
+
+#: A live resize that has not reached every pod by now is stuck (it takes 5 s, and 90 s where kubelet is not nudged):
+#: the live levers count as out of reach and replicas must do.
+RESIZE_STUCK_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class Proposal:
     why: str
     """The cause of a change, a clause that follows the named change; of a hold, the whole sentence."""
     limited: Limit | None = None
+    demanded: int = 0
+    """Replicas that measured demand asks for; the rest of a growth is a reaction to what burns."""
 
     def with_levers(
         self,
@@ -56,6 +69,9 @@ class Context:
     pool: PoolState
     memory: Memory
     finding: Finding
+    plan: Plan | None = None
+    """None while the pool has not shown its speed: replicas then follow slots and burn alone."""
+    profile: Profile = LLAMA_8B_2XA100
 
     @property
     def current(self) -> Levers:
@@ -91,6 +107,20 @@ class Context:
         """Mean running batch of a pod, at least one sequence."""
         return max(1.0, self.traffic.running / self.serving)
 
+    @property
+    def live_reachable(self) -> bool:
+        """Whether cap and token budget can be moved without a restart, and the last move arrived."""
+        since = self.memory.resizing_since
+        return self.pool.live_resize and (since is None or self.elapsed(since) < RESIZE_STUCK_SECONDS)
+
+    @property
+    def budget_frozen(self) -> bool:
+        """Whether some error budget is spent beyond the share at which its policy freezes voluntary change."""
+        if self.spec.objective is None:
+            return False
+        frozen = 1.0 - self.spec.objective.budget.freeze_percent / 100
+        return any(s.budget_left is not None and s.budget_left <= frozen for s in self.assessment.slos.values())
+
     def elapsed(self, since: float | None) -> float:
         """Seconds since a time; infinite where it never happened."""
         return float("inf") if since is None else self.now - since
@@ -103,7 +133,7 @@ class Context:
         if not has_room(tpot) or tpot.p99 is None:
             return False
         growth = tpot_growth(
-            LLAMA_8B_2XA100, batch_from=min(self.batch, cap), batch_to=cap, lengths=lengths(self.assessment)
+            self.profile, batch_from=min(self.batch, cap), batch_to=cap, lengths=lengths(self.assessment)
         )
         return tpot.p99.seconds * growth <= tpot.threshold_seconds
 
@@ -116,6 +146,11 @@ class Context:
         if mark is not None and self.elapsed(mark.at) < CAP_MARK_SECONDS:
             ceiling = min(ceiling, mark.cap)
         return ceiling
+
+    def tokens_ceiling(self) -> int | None:
+        """The largest token budget that has not burned TPOT lately; None: no such experience."""
+        mark = self.memory.tokens_mark
+        return mark.cap if mark is not None and self.elapsed(mark.at) < CAP_MARK_SECONDS else None
 
 
 def has_room(slo: SloAssessment | None) -> bool:

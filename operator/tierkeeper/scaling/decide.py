@@ -6,10 +6,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
-from tierkeeper.scaling.diagnose import diagnose, predicted_wait_seconds, queue_too_long
+from tierkeeper.scaling.diagnose import Diagnosis, diagnose, predicted_wait_seconds, queue_too_long
 from tierkeeper.scaling.guards import guarded
-from tierkeeper.scaling.levers import hold, propose, recent_raise, roll_back, starting_levers, within_bounds
+from tierkeeper.scaling.levers import hold, recent_raise, roll_back, starting_levers, within_bounds
 from tierkeeper.scaling.memory import (
     CapMark,
     CapRaise,
@@ -21,6 +22,8 @@ from tierkeeper.scaling.memory import (
     since,
 )
 from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState, Reason
+from tierkeeper.scaling.planned import propose
+from tierkeeper.scaling.sizing import Plan, plan
 from tierkeeper.scaling.wording import count
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, TierSpec
@@ -32,25 +35,37 @@ _MARKS_CAP = frozenset({Reason.TPOT_LOWER_CAP, Reason.KV_PRESSURE_LOWER_CAP})
 
 
 def decide(
-    *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, memory: Memory
+    *,
+    now: float,
+    spec: TierSpec,
+    assessment: Assessment,
+    pool: PoolState,
+    memory: Memory,
+    profile: Profile = LLAMA_8B_2XA100,
 ) -> tuple[Decision, Memory]:
     """Decides one tick of one tier. Pure: the same arguments give the same answer.
 
     ``now`` is monotonic seconds, on the clock of ``assessment.clean_since`` and of the memory. In mode Recommend the
-    decision is what Auto would do, and the memory takes nothing of it for done. Raises nothing.
+    decision is what Auto would do, and the memory takes nothing of it for done. ``profile`` gives the shape of the
+    engine's latency; its speed is measured. Raises nothing.
     """
-    memory = observe(memory, now=now, spec=spec, assessment=assessment, pool=pool)
+    memory = observe(memory, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
     queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
+    if queued or memory.queue_since is not None:
+        queued_at = now if queued else memory.queued_at
+        memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
+    finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory, profile=profile)
     memory = dataclasses.replace(
-        memory, queue_since=since(memory.queue_since, queued, now), queued_at=now if queued else memory.queued_at
+        memory,
+        calm_since=since(memory.calm_since, finding.calm, now),
+        pressed_at=now if finding.presses else memory.pressed_at,
     )
-    finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory)
-    memory = dataclasses.replace(memory, calm_since=since(memory.calm_since, finding.calm, now))
-    ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding)
+    ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
+    ctx = dataclasses.replace(ctx, plan=_plan(ctx))
     proposal = _overriding(ctx)
     if proposal is None:
         wanted = propose(ctx)
-        replicas = spec.scaling.replicas.clamp(wanted.levers.replicas)
+        replicas = spec.scaling.replicas.clamp(_enough(ctx, wanted))
         memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.window)
         ctx = dataclasses.replace(ctx, memory=memory)
         proposal = guarded(wanted, ctx)
@@ -68,6 +83,30 @@ def decide(
         return decision, dataclasses.replace(memory, words=None)
     decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
     return decision, dataclasses.replace(memory, words=words)
+
+
+def _plan(ctx: Context) -> Plan | None:
+    if not ctx.assessment.state.known:
+        return None
+    return plan(
+        spec=ctx.spec,
+        assessment=ctx.assessment,
+        pool=ctx.pool,
+        knowledge=ctx.memory.knowledge,
+        profile=ctx.profile,
+        now=ctx.now,
+        lead_seconds=ctx.memory.lead_seconds,
+        live=ctx.live_reachable,
+        cap_ceiling=ctx.cap_ceiling(),
+        tokens_ceiling=ctx.tokens_ceiling(),
+    )
+
+
+def _enough(ctx: Context, wanted: Proposal) -> int:
+    """How many replicas this tick would have been content with: what a later shrink is held against."""
+    if ctx.plan is None or ctx.finding.diagnosis is Diagnosis.IDLE:
+        return wanted.levers.replicas
+    return ctx.plan.shrink_to if ctx.finding.calm else max(wanted.levers.replicas, ctx.plan.shrink_to)
 
 
 def _words(ctx: Context, decision: Decision) -> Words | None:
@@ -147,6 +186,14 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
         "readyPods": ctx.pool.ready,
         "observedPods": traffic.observed_pods,
     }
+    if ctx.plan is not None:
+        figures |= {
+            "arrivalsPerSecond": ctx.plan.rate,
+            "expectedPerSecond": ctx.plan.coming,
+            "strain": ctx.plan.strain,
+            "allowedStrain": ctx.plan.allowed,
+            "neededReplicas": ctx.plan.need,
+        }
     for sli, slo in ctx.assessment.slos.items():
         name = sli.lower()
         figures[f"{name}P99Seconds"] = slo.p99.seconds if slo.p99 is not None else None
@@ -164,13 +211,12 @@ def _remember(ctx: Context, decision: Decision) -> Memory:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
     memory = dataclasses.replace(
-        memory,
-        decided=decision.levers,
-        replicas_at=now if Lever.REPLICAS in decision.changed else memory.replicas_at,
-        live_at=now if live else memory.live_at,
+        memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at
     )
     if Lever.MAX_NUM_SEQS in decision.changed:
         memory = _remember_cap(ctx, decision, memory)
+    if decision.reason is Reason.TPOT_LOWER_TOKEN_BUDGET and decision.levers.max_num_batched_tokens is not None:
+        memory = dataclasses.replace(memory, tokens_mark=CapMark(now, decision.levers.max_num_batched_tokens))
     if decision.levers.replicas > current.replicas and not ctx.finding.calm:
         memory = dataclasses.replace(memory, strain=Strain(now, ctx.traffic.running / ctx.serving))
     if decision.reason is Reason.RELEASE_UNSCHEDULABLE and not ctx.finding.calm:

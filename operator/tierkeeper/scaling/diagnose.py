@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tierkeeper.engine.latency import LLAMA_8B_2XA100, prefill_share
+from tierkeeper.engine.latency import Profile, prefill_share
 from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import PoolState
 from tierkeeper.scaling.wording import count, duration, milliseconds, times
@@ -58,6 +58,11 @@ class Finding:
     def calm(self) -> bool:
         return self.diagnosis in (Diagnosis.HEALTHY, Diagnosis.IDLE)
 
+    @property
+    def presses(self) -> bool:
+        """Something burns that more replicas may mend."""
+        return not self.calm and self.diagnosis not in (Diagnosis.UNKNOWN, Diagnosis.INFEASIBLE)
+
 
 def queue_too_long(spec: TierSpec, traffic: Traffic) -> bool:
     """Whether a request that arrives now would wait too long, judged by gauges: a stuck queue yields no TTFT sample.
@@ -95,7 +100,7 @@ def hot(slo: SloAssessment | None, *, unchanged_seconds: float) -> bool:
     return burns and evidence.ratio.point * evidence.total >= MINIMUM_MISSES - 1e-6
 
 
-def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Memory) -> Finding:
+def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Memory, profile: Profile) -> Finding:
     """One finding for one tick. TPOT comes before the queue: where TPOT burns, a larger batch is no remedy."""
     traffic = assessment.traffic
     if not assessment.state.known:
@@ -111,7 +116,7 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     unchanged = float("inf") if memory.relieved_at is None else now - memory.relieved_at
     tpot = assessment.tpot
     if tpot is not None and hot(tpot, unchanged_seconds=unchanged):
-        return _tpot(tpot, assessment, pods)
+        return _tpot(tpot, assessment, pods, profile)
     pressed = memory.queue_since is not None and now - memory.queue_since >= QUEUE_PERSISTS_SECONDS
     ttft = assessment.ttft if hot(assessment.ttft, unchanged_seconds=unchanged) else None
     if pressed or ttft is not None:
@@ -119,14 +124,14 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     return Finding(Diagnosis.HEALTHY, "no objective burns and no queue stands")
 
 
-def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int) -> Finding:
+def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int, profile: Profile) -> Finding:
     traffic = assessment.traffic
     cause = _burn(tpot)
     if _lone(assessment, pods):
         return Finding(Diagnosis.INFEASIBLE, cause, from_windows=True, sli=Sli.TPOT)
     typical = tpot.p50.seconds if tpot.p50 is not None else tpot.threshold_seconds
     share = prefill_share(
-        LLAMA_8B_2XA100,
+        profile,
         batch=traffic.running / pods,
         lengths=lengths(assessment),
         tpot_seconds=typical,

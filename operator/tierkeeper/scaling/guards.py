@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Callable
 
 from tierkeeper.scaling.capacity import proven_by_gauges, proven_by_requests
-from tierkeeper.scaling.context import Context, Proposal
-from tierkeeper.scaling.levers import hold
+from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, STARTS_BEFORE_TURNING, Context, Proposal
+from tierkeeper.scaling.levers import hold, lowered
 from tierkeeper.scaling.memory import DRAIN_LOOK_SECONDS, in_flight
 from tierkeeper.scaling.model import Limit, Reason
 from tierkeeper.scaling.wording import count, duration
@@ -21,9 +21,6 @@ Guard = Callable[[Proposal, Context], Proposal]
 
 #: After a change that gauges can see, the queue is judged anew after this long: three looks at a 5 s tick, one at 15 s.
 SETTLE_GAUGE_SECONDS = 15.0
-
-#: After a change that only histograms can see: the shortest window (60 s) and one scrape (15 s) must lie behind it.
-SETTLE_WINDOW_SECONDS = 75.0
 
 #: A new pod first works off the backlog: the queue's trend must have been read from after it became Ready.
 SETTLE_CAPACITY_SECONDS = DRAIN_LOOK_SECONDS
@@ -42,6 +39,9 @@ UNSCHEDULABLE_RETRY_SECONDS = 600.0
 #: A start is late at twice its measured time, and never within the first minute.
 LATE_START_FACTOR = 2.0
 LATE_START_FLOOR_SECONDS = 60.0
+
+#: After one shrink the survivors are looked at through two of the shortest windows before the next.
+NEXT_SHRINK_SECONDS = 120.0
 
 RELAXATIONS = frozenset({Reason.RELAX_TOKEN_BUDGET, Reason.RESTORE_CAP})
 
@@ -111,19 +111,31 @@ def stabilized(proposal: Proposal, ctx: Context) -> Proposal:
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_RECOVERING, message=message)
     highest = ctx.memory.highest_recommendation(since=ctx.now - ctx.window, default=ctx.current.replicas)
     target = max(proposal.levers.replicas, highest)
-    if target >= ctx.current.replicas or ctx.elapsed(ctx.memory.replicas_at) < ctx.window:
+    if target >= ctx.current.replicas or not _may_turn(ctx):
         message = f"may shrink once fewer replicas have been enough for {window} since the last change"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_STABILIZING, message=message)
-    if proposal.reason is Reason.SCALE_DOWN:
+    if proposal.reason is Reason.SCALE_DOWN and ctx.plan is None:
         target = max(target, ctx.current.replicas - 1)
     return proposal.with_levers(replicas=target)
+
+
+def _may_turn(ctx: Context) -> bool:
+    """Whether the last change lies far enough back for a shrink.
+
+    After a growth twice the start-up time too: a replica that took ten minutes to load is not given back after five.
+    One shrink may follow another sooner where demand is measured: the whole window agrees to each.
+    """
+    if ctx.elapsed(ctx.memory.grown_at) < max(ctx.window, STARTS_BEFORE_TURNING * (ctx.memory.startup_seconds or 0.0)):
+        return False
+    rest = ctx.window if ctx.plan is None else min(ctx.window, NEXT_SHRINK_SECONDS)
+    return ctx.elapsed(ctx.memory.replicas_at) >= rest
 
 
 def evidence(proposal: Proposal, ctx: Context) -> Proposal:
     """A shrink under load needs 400 requests within budget, or gauges that prove it harmless."""
     if proposal.reason is not Reason.SCALE_DOWN or proven_by_gauges(ctx, replicas=proposal.levers.replicas):
         return proposal
-    if budget_frozen(ctx):
+    if ctx.budget_frozen and ctx.plan is None:
         message = "the error budget is frozen: replicas stay until half of the survivors' slots would stay empty"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_BUDGET_FROZEN, message=message)
     if proven_by_requests(ctx):
@@ -136,7 +148,7 @@ def calm_before_relaxing(proposal: Proposal, ctx: Context) -> Proposal:
     """Going back towards the start is voluntary: a calm window first, one step a window, never on a frozen budget."""
     if proposal.reason not in RELAXATIONS:
         return proposal
-    if budget_frozen(ctx):
+    if ctx.budget_frozen:
         message = "the error budget is frozen: no voluntary change"
         return hold(ctx, Reason.HOLD_BUDGET_FROZEN, message, proposal.limited)
     calm = ctx.memory.calm_since is not None and ctx.elapsed(ctx.memory.calm_since) >= ctx.window
@@ -144,14 +156,6 @@ def calm_before_relaxing(proposal: Proposal, ctx: Context) -> Proposal:
         return proposal
     message = f"goes back towards where the tier starts once it has been calm for {duration(ctx.window)}"
     return hold(ctx, Reason.HOLD_STABILIZING, message, proposal.limited)
-
-
-def budget_frozen(ctx: Context) -> bool:
-    """Whether some error budget is spent beyond the share at which its policy freezes voluntary change."""
-    if ctx.spec.objective is None:
-        return False
-    frozen = 1.0 - ctx.spec.objective.budget.freeze_percent / 100
-    return any(s.budget_left is not None and s.budget_left <= frozen for s in ctx.assessment.slos.values())
 
 
 def release_stuck(proposal: Proposal, ctx: Context) -> Proposal:
@@ -198,10 +202,12 @@ def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def started(proposal: Proposal, ctx: Context) -> Proposal:
-    """Pods in flight are capacity to come: no growth while they load, until they are late."""
+    """Pods in flight are capacity to come: no growth while they load, unless late or demand exceeds them too."""
     coming = in_flight(ctx.pool, ctx.assessment)
     if not grows(proposal, ctx) or coming <= 0:
         return proposal
+    if proposal.demanded > ctx.current.replicas:
+        return proposal.with_levers(replicas=proposal.demanded)
     if ctx.elapsed(ctx.memory.starting_since) >= start_deadline_seconds(ctx):
         return proposal
     is_are = "is" if coming == 1 else "are"
@@ -224,10 +230,15 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
         return proposal
     if proposal.reason is Reason.RELEASE_UNSCHEDULABLE:
         return proposal
+    measured = proposal.demanded > ctx.current.replicas or (
+        ctx.plan is not None and ctx.live_reachable and lowered(ctx.current, ctx.plan.levers) != ctx.current
+    )
+    if measured and ctx.elapsed(ctx.memory.changed_at) >= SETTLE_GAUGE_SECONDS:
+        return proposal if _seen(ctx) else _only_demanded(proposal, ctx)
     by_windows = ctx.finding.from_windows
     wait = SETTLE_WINDOW_SECONDS if by_windows else SETTLE_GAUGE_SECONDS
     message = f"the last change must show its effect first: {duration(wait)} must pass"
-    if ctx.elapsed(ctx.memory.changed_at) < wait or (by_windows and ctx.elapsed(ctx.memory.relieved_at) < wait):
+    if ctx.elapsed(ctx.memory.changed_at) < wait or not _seen(ctx):
         return hold(ctx, Reason.HOLD_SETTLING, message, proposal.limited)
     if grows(proposal, ctx) and ctx.elapsed(ctx.memory.capacity_at) < SETTLE_CAPACITY_SECONDS:
         message = f"a new replica first works off the queue: {duration(SETTLE_CAPACITY_SECONDS)} must pass"
@@ -236,6 +247,18 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
         message = f"the queue shrinks and will be gone within {duration(DRAIN_SECONDS)}: no replica is added for it"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_SETTLING, message=message)
     return proposal
+
+
+def _seen(ctx: Context) -> bool:
+    """Whether a finding of look-back windows shows the present state: they reach back behind the last relief."""
+    return not ctx.finding.from_windows or ctx.elapsed(ctx.memory.relieved_at) >= SETTLE_WINDOW_SECONDS
+
+
+def _only_demanded(proposal: Proposal, ctx: Context) -> Proposal:
+    """The growth that demand proves, and live limits that measured steps make smaller, without what old misses ask."""
+    right = ctx.plan.levers if ctx.plan is not None else ctx.current
+    levers = dataclasses.replace(lowered(ctx.current, right), replicas=max(proposal.demanded, ctx.current.replicas))
+    return dataclasses.replace(proposal, levers=levers)
 
 
 def no_resize_pending(proposal: Proposal, ctx: Context) -> Proposal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tierkeeper.scaling.capacity import SHRINK_UTILIZATION, replicas_for_load, smallest_carrying
+from tierkeeper.scaling.capacity import SHRINK_UTILIZATION, minute_burn, replicas_for_load, smallest_carrying
 from tierkeeper.scaling.context import Context, Proposal, has_room
 from tierkeeper.scaling.diagnose import KV_FULL, Diagnosis
 from tierkeeper.scaling.model import Levers, Limit, Reason
@@ -28,10 +28,6 @@ BUDGET_FACTOR = 2
 #: A queue is the cap's doing when at least half of the slots are taken; otherwise it waits for KV cache or prefill.
 CAP_BOUND_SHARE = 0.5
 
-#: A live resize that has not reached every pod by now is stuck (it takes 5 s, and 90 s where kubelet is not nudged):
-#: the live levers count as out of reach and replicas must do.
-RESIZE_STUCK_SECONDS = 120.0
-
 #: A pod that fails, or a preemption storm, within this time of a raise of max-num-seqs is blamed on the raise.
 RAISE_BLAME_SECONDS = 120.0
 
@@ -46,6 +42,14 @@ def starting_levers(spec: TierSpec) -> Levers:
         if budget is None
         else budget.clamp(spec.engine.max_num_batched_tokens or budget.max),
     )
+
+
+def lowered(now: Levers, right: Levers) -> Levers:
+    """The replicas there are with the smaller of each live limit."""
+    tokens = now.max_num_batched_tokens
+    if tokens is not None and right.max_num_batched_tokens is not None:
+        tokens = min(tokens, right.max_num_batched_tokens)
+    return Levers(now.replicas, min(now.max_num_seqs, right.max_num_seqs), tokens)
 
 
 def within_bounds(spec: TierSpec, levers: Levers) -> Levers:
@@ -63,30 +67,30 @@ def within_bounds(spec: TierSpec, levers: Levers) -> Levers:
     )
 
 
-def propose(ctx: Context) -> Proposal:
-    """What the finding asks for, if nothing stood in the way."""
+def react(ctx: Context) -> Proposal:
+    """What the finding asks for by gauges and burn alone, if nothing stood in the way."""
     match ctx.finding.diagnosis:
         case Diagnosis.UNKNOWN:
             return hold(ctx, Reason.HOLD_METRICS_UNKNOWN, f"metrics are unknown, nothing moves: {ctx.finding.cause}")
         case Diagnosis.INFEASIBLE:
-            return _infeasible(ctx)
+            return infeasible(ctx)
         case Diagnosis.KV_PRESSURE:
-            return _kv_pressure(ctx)
+            return kv_pressure(ctx)
         case Diagnosis.TPOT_PREFILL | Diagnosis.TPOT_BATCH:
-            return _tpot(ctx)
+            return tpot(ctx)
         case Diagnosis.QUEUE_BOUND:
-            return _raise_cap(ctx) or _queue_replicas(ctx)
+            return raise_cap(ctx) or _queue_replicas(ctx)
         case Diagnosis.PREFILL_BOUND:
-            return _add_replicas(ctx, Reason.PREFILL_BOUND_ADD_REPLICAS, ctx.current.replicas + 1)
+            return add_replicas(ctx, Reason.PREFILL_BOUND_ADD_REPLICAS, ctx.current.replicas + 1)
         case Diagnosis.IDLE | Diagnosis.HEALTHY:
-            return _drop_unschedulable(ctx) or _shrink(ctx) or _relax(ctx) or _steady(ctx)
+            return drop_unschedulable(ctx) or _shrink(ctx) or relax(ctx) or steady(ctx)
 
 
 def hold(ctx: Context, reason: Reason, message: str, limited: Limit | None = None) -> Proposal:
     return Proposal(levers=ctx.current, reason=reason, why=message, limited=limited)
 
 
-def _infeasible(ctx: Context) -> Proposal:
+def infeasible(ctx: Context) -> Proposal:
     sli = ctx.finding.sli or Sli.TTFT
     slo = ctx.assessment.slos[sli]
     field = "spec.slo.ttftMilliseconds" if sli is Sli.TTFT else "spec.slo.tpotMilliseconds"
@@ -97,31 +101,28 @@ def _infeasible(ctx: Context) -> Proposal:
     return hold(ctx, Reason.INFEASIBLE, message, Limit(Reason.INFEASIBLE, message))
 
 
-def _live_reachable(ctx: Context) -> bool:
-    since = ctx.memory.resizing_since
-    return ctx.pool.live_resize and (since is None or ctx.elapsed(since) < RESIZE_STUCK_SECONDS)
-
-
-def _raise_cap(ctx: Context) -> Proposal | None:
+def raise_cap(ctx: Context) -> Proposal | None:
     """A larger batch, as far as TPOT, the spec and bad experience allow; None where that is no remedy."""
     cap, traffic = ctx.current.max_num_seqs, ctx.traffic
-    if not _live_reachable(ctx) or (traffic.kv_cache_usage or 0.0) >= KV_FULL:
+    if not ctx.live_reachable or (traffic.kv_cache_usage or 0.0) >= KV_FULL:
         return None
     if traffic.running < CAP_BOUND_SHARE * cap * ctx.serving:
         return None
-    wanted = min(math.ceil(cap * RAISE_FACTOR), ctx.cap_ceiling())
-    while wanted > cap and not ctx.tpot_allows(wanted):
+    tpot, planned = ctx.assessment.tpot, ctx.plan.levers.max_num_seqs if ctx.plan is not None else 0
+    wanted = min(max(math.ceil(cap * RAISE_FACTOR), planned), ctx.cap_ceiling())
+    measured = planned if tpot is None or minute_burn(tpot) < 1.0 else 0
+    while wanted > max(cap, measured) and not ctx.tpot_allows(wanted):
         wanted -= 1
     if wanted <= cap:
         return None
     return Proposal(
         levers=dataclasses.replace(ctx.current, max_num_seqs=wanted),
         reason=Reason.QUEUE_BOUND_RAISE_CAP,
-        why=f"{ctx.finding.cause}{_tpot_room(ctx)}",
+        why=f"{ctx.finding.cause}{tpot_room(ctx)}",
     )
 
 
-def _tpot_room(ctx: Context) -> str:
+def tpot_room(ctx: Context) -> str:
     tpot = ctx.assessment.tpot
     if tpot is None or tpot.p99 is None:
         return ", no TPOT is promised"
@@ -130,16 +131,16 @@ def _tpot_room(ctx: Context) -> str:
 
 def _queue_replicas(ctx: Context) -> Proposal:
     wanted = replicas_for_load(ctx, cap=ctx.current.max_num_seqs)
-    return _add_replicas(ctx, Reason.QUEUE_BOUND_ADD_REPLICAS, wanted)
+    return add_replicas(ctx, Reason.QUEUE_BOUND_ADD_REPLICAS, wanted)
 
 
-def _add_replicas(ctx: Context, reason: Reason, wanted: int) -> Proposal:
+def add_replicas(ctx: Context, reason: Reason, wanted: int) -> Proposal:
     why = f"{ctx.finding.cause} at max-num-seqs {ctx.current.max_num_seqs}"
     return Proposal(dataclasses.replace(ctx.current, replicas=wanted), reason, why)
 
 
-def _tpot(ctx: Context) -> Proposal:
-    if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL and (lower := _lower_budget(ctx)) is not None:
+def tpot(ctx: Context) -> Proposal:
+    if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL and (lower := lower_budget(ctx)) is not None:
         return lower
     tpot = ctx.assessment.tpot
     deep = (
@@ -149,13 +150,13 @@ def _tpot(ctx: Context) -> Proposal:
         and tpot.p99.seconds >= DEEP_CUT_OVERSHOOT * tpot.threshold_seconds
     )
     factor = DEEP_CUT_FACTOR if deep else CUT_FACTOR
-    return _lower_cap(ctx, factor, Reason.TPOT_LOWER_CAP, Reason.TPOT_ADD_REPLICAS)
+    return lower_cap(ctx, factor, Reason.TPOT_LOWER_CAP, Reason.TPOT_ADD_REPLICAS)
 
 
-def _kv_pressure(ctx: Context) -> Proposal:
+def kv_pressure(ctx: Context) -> Proposal:
     if (before := recent_raise(ctx)) is not None:
         return roll_back(ctx, before, ctx.finding.cause)
-    return _lower_cap(ctx, CUT_FACTOR, Reason.KV_PRESSURE_LOWER_CAP, Reason.KV_PRESSURE_ADD_REPLICAS)
+    return lower_cap(ctx, CUT_FACTOR, Reason.KV_PRESSURE_LOWER_CAP, Reason.KV_PRESSURE_ADD_REPLICAS)
 
 
 def recent_raise(ctx: Context) -> int | None:
@@ -175,33 +176,34 @@ def roll_back(ctx: Context, bound: int, cause: str) -> Proposal:
     )
 
 
-def _lower_budget(ctx: Context) -> Proposal | None:
+def lower_budget(ctx: Context) -> Proposal | None:
     """A smaller token budget: prefill takes longer then, so TTFT needs room. Never below one token for a sequence."""
     bounds, budget = ctx.spec.scaling.max_num_batched_tokens, ctx.current.max_num_batched_tokens
-    if bounds is None or budget is None or not _live_reachable(ctx) or not has_room(ctx.assessment.ttft):
+    if bounds is None or budget is None or not ctx.live_reachable or not has_room(ctx.assessment.ttft):
         return None
-    wanted = max(bounds.min, ctx.current.max_num_seqs, budget // BUDGET_FACTOR)
+    planned = ctx.plan.levers.max_num_batched_tokens if ctx.plan is not None else None
+    wanted = max(bounds.min, ctx.current.max_num_seqs, min(budget // BUDGET_FACTOR, planned or budget))
     if wanted >= budget:
         return None
     levers = dataclasses.replace(ctx.current, max_num_batched_tokens=wanted)
     return Proposal(levers, Reason.TPOT_LOWER_TOKEN_BUDGET, f"{ctx.finding.cause}, TTFT has room")
 
 
-def _lower_cap(ctx: Context, factor: float, lower: Reason, add: Reason) -> Proposal:
+def lower_cap(ctx: Context, factor: float, lower: Reason, add: Reason) -> Proposal:
     """A smaller batch at once, and the replicas that pay for it. Without live resize a cut restarts the pool, so
     replicas are added first and the cut is left for when there are no more."""
     current, bounds = ctx.current, ctx.spec.scaling
     batch = min(current.max_num_seqs, max(1, math.ceil(ctx.batch)))
     cap = max(bounds.max_num_seqs.min, math.floor(batch * factor))
-    restart = not _live_reachable(ctx)
+    restart = not ctx.live_reachable
     if cap >= current.max_num_seqs or (restart and current.replicas < bounds.replicas.max):
-        return _add_replicas(ctx, add, replicas_for_load(ctx, cap=current.max_num_seqs))
+        return add_replicas(ctx, add, replicas_for_load(ctx, cap=current.max_num_seqs))
     pays = ctx.load > cap * current.replicas
     wanted = replicas_for_load(ctx, cap=cap) if pays else current.replicas
     return Proposal(dataclasses.replace(current, max_num_seqs=cap, replicas=wanted), lower, ctx.finding.cause)
 
 
-def _drop_unschedulable(ctx: Context) -> Proposal | None:
+def drop_unschedulable(ctx: Context) -> Proposal | None:
     """Replicas that found no node carry nothing: when calm they go first and all at once. An idle pool goes to its
     minimum anyway."""
     if ctx.finding.diagnosis is Diagnosis.IDLE:
@@ -220,22 +222,22 @@ def _shrink(ctx: Context) -> Proposal | None:
         least = ctx.spec.scaling.replicas.min
         if current.replicas <= least:
             return None
-        return Proposal(dataclasses.replace(current, replicas=least), Reason.IDLE, f"{ctx.finding.cause}{_lately(ctx)}")
+        return Proposal(dataclasses.replace(current, replicas=least), Reason.IDLE, f"{ctx.finding.cause}{lately(ctx)}")
     replicas = smallest_carrying(ctx)
     if replicas >= current.replicas:
         return None
     used = ctx.worst_load / (current.max_num_seqs * current.replicas)
-    why = f"{ctx.finding.cause}{_lately(ctx)}, {used:.0%} of the slots are taken"
+    why = f"{ctx.finding.cause}{lately(ctx)}, {used:.0%} of the slots are taken"
     return Proposal(dataclasses.replace(current, replicas=replicas), Reason.SCALE_DOWN, why)
 
 
-def _lately(ctx: Context) -> str:
+def lately(ctx: Context) -> str:
     return f" for {duration(ctx.window)}"
 
 
-def _relax(ctx: Context) -> Proposal | None:
+def relax(ctx: Context) -> Proposal | None:
     """One step of the live levers back to where the tier starts."""
-    if not _live_reachable(ctx):
+    if not ctx.live_reachable:
         return None
     return _relax_budget(ctx) or _restore_cap(ctx)
 
@@ -246,7 +248,7 @@ def _relax_budget(ctx: Context) -> Proposal | None:
         return None
     wanted = min(start, budget * BUDGET_FACTOR)
     levers = dataclasses.replace(ctx.current, max_num_batched_tokens=wanted)
-    why = f"calm{_lately(ctx)} and TPOT has room, it goes back towards {start}"
+    why = f"calm{lately(ctx)} and TPOT has room, it goes back towards {start}"
     return Proposal(levers, Reason.RELAX_TOKEN_BUDGET, why)
 
 
@@ -260,11 +262,11 @@ def _restore_cap(ctx: Context) -> Proposal | None:
         allowed = wanted < cap and ctx.worst_load <= SHRINK_UTILIZATION * wanted * ctx.serving
     if not allowed:
         return None
-    why = f"calm{_lately(ctx)} and the load fits, it goes back towards {start}"
+    why = f"calm{lately(ctx)} and the load fits, it goes back towards {start}"
     return Proposal(dataclasses.replace(ctx.current, max_num_seqs=wanted), Reason.RESTORE_CAP, why)
 
 
-def _steady(ctx: Context) -> Proposal:
+def steady(ctx: Context) -> Proposal:
     """Nothing to do. The message has no live figure, so that an unchanged pool is an unchanged text."""
     setting = f"{count(ctx.current.replicas, 'replica')} at max-num-seqs {ctx.current.max_num_seqs}"
     if ctx.finding.diagnosis is Diagnosis.IDLE:

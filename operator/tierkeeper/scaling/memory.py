@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tierkeeper.engine.latency import Lengths
+from tierkeeper.engine.latency import Lengths, Profile
+from tierkeeper.scaling import knowledge as known
+from tierkeeper.scaling.knowledge import STARTUP_SECONDS, Knowledge
 from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Engine, TierSpec
@@ -45,7 +47,7 @@ class QueueLook:
 
 @dataclass(frozen=True, slots=True)
 class CapMark:
-    """A max-num-seqs above which the pool did not keep TPOT or ran out of KV cache."""
+    """A live limit above which the pool did not keep TPOT or ran out of KV cache."""
 
     at: float
     cap: int
@@ -70,6 +72,12 @@ class Words:
     """When it was last the right thing to say."""
 
 
+#: A rate over a minute is half a minute old.
+RATE_AGE_SECONDS = 30.0
+
+#: Weight of one more measured start: a handful of them make the mean.
+STARTUP_WEIGHT = 0.3
+
 #: A queue's trend is read over this long: six looks at a 5 s tick, two or three at 15 s.
 DRAIN_LOOK_SECONDS = 30.0
 
@@ -84,17 +92,22 @@ class Memory:
     seen: Levers | None = None
     """Levers as the last tick found them."""
     decided: Levers | None = None
-    """Levers as the last tick left them."""
+    """Levers as the last tick left them; arbitration may have put other replicas in its place."""
+    decided_at: float | None = None
     ready: int | None = None
     replicas_at: float | None = None
     """Last change of the replicas, by the loop or by another hand."""
+    grown_at: float | None = None
+    """Last time that they became more."""
     live_at: float | None = None
     """Last change of max-num-seqs or of the token budget."""
     capacity_at: float | None = None
     """Last time a pod became Ready."""
     starting_since: float | None = None
+    asked: tuple[float, ...] = ()
+    """When each replica in flight was asked for, older first."""
     startup_seconds: float | None = None
-    """Measured: from the first pod in flight to the last one Ready."""
+    """Measured: from a replica asked for to one more Ready, the last ones smoothed."""
     unschedulable_since: float | None = None
     released_at: float | None = None
     """When a stuck scale-up was given back."""
@@ -105,13 +118,22 @@ class Memory:
     """Last time that requests had to wait too long."""
     queue_looks: tuple[QueueLook, ...] = ()
     """The queue over the last DRAIN_LOOK_SECONDS, older first."""
+    pressed_at: float | None = None
+    """Last time that an objective burned or requests had to wait too long."""
     calm_since: float | None = None
     """Since when nothing burned, queued or was unknown, without a break."""
     last_raise: CapRaise | None = None
     cap_bound: int | None = None
     """The largest max-num-seqs that has not killed a pod, where a larger one did."""
     cap_mark: CapMark | None = None
+    tokens_mark: CapMark | None = None
+    """The same for the token budget."""
     strain: Strain | None = None
+    yielded: tuple[tuple[float, int], ...] = ()
+    """(time, GPUs) given up for a higher tier, while their pods may still drain."""
+    short_at: float | None = None
+    """Last time that a replica found no node."""
+    knowledge: Knowledge = field(default_factory=Knowledge)
     recommendations: tuple[Recommendation, ...] = ()
     """The sliding maximum: older first, each larger than the next."""
     words: Words | None = None
@@ -135,6 +157,13 @@ class Memory:
         return last.waiting * took / gone if gone > 0 and took > 0 else math.inf
 
     @property
+    def lead_seconds(self) -> float:
+        """How old the demand is when a replica that is asked for now begins to serve: its start-up, measured or
+        STARTUP_SECONDS, and half of the minute that rates look back."""
+        startup = STARTUP_SECONDS if self.startup_seconds is None else self.startup_seconds
+        return startup + RATE_AGE_SECONDS
+
+    @property
     def changed_at(self) -> float | None:
         """Last change of any lever."""
         return latest(self.replicas_at, self.live_at)
@@ -142,7 +171,7 @@ class Memory:
     @property
     def relieved_at(self) -> float | None:
         """Since when look-back windows may show the present state: the last change, new pod or end of a backlog."""
-        return latest(self.changed_at, self.capacity_at, self.queued_at)
+        return latest(self.changed_at, self.capacity_at, self.queued_at if self.queue_since is None else None)
 
 
 def latest(*times: float | None) -> float | None:
@@ -169,7 +198,9 @@ def lengths(assessment: Assessment) -> Lengths:
     )
 
 
-def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState) -> Memory:
+def observe(
+    memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
+) -> Memory:
     """The memory after looking at the pool, before anything is decided."""
     if memory.engine != spec.engine:
         memory = dataclasses.replace(
@@ -179,24 +210,50 @@ def observe(memory: Memory, *, now: float, spec: TierSpec, assessment: Assessmen
             last_raise=None,
             cap_bound=None,
             cap_mark=None,
+            tokens_mark=None,
             strain=None,
+            knowledge=known.of_another_engine(memory.knowledge),
         )
-    memory = _observe_other_hands(memory, now=now, current=pool.current)
+    memory = _observe_replicas(memory, now=now, current=pool.current)
     starting = in_flight(pool, assessment) > 0
     grew = memory.ready is not None and pool.ready > memory.ready
-    startup = memory.startup_seconds
-    if memory.starting_since not in (None, memory.started_at) and grew and not starting:
-        startup = now - (memory.starting_since or now)
+    asked, startup = _startup(memory, now=now, coming=in_flight(pool, assessment), grew=grew, ready=pool.ready)
     return dataclasses.replace(
         memory,
         ready=pool.ready,
         capacity_at=now if grew else memory.capacity_at,
+        asked=asked,
         startup_seconds=startup,
         starting_since=since(memory.starting_since, starting, now),
         unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
         resizing_since=since(memory.resizing_since, pool.resizing, now),
         queue_looks=_look(memory.queue_looks, now=now, assessment=assessment),
+        short_at=now if pool.unschedulable > 0 else memory.short_at,
+        knowledge=known.learn(
+            memory.knowledge,
+            now=now,
+            spec=spec,
+            assessment=assessment,
+            pool=pool,
+            profile=profile,
+            lead_seconds=memory.lead_seconds,
+        ),
     )
+
+
+def _startup(
+    memory: Memory, *, now: float, coming: int, grew: bool, ready: int
+) -> tuple[tuple[float, ...], float | None]:
+    """The replicas still asked for, and the start-up time after those that became Ready: first asked, first Ready.
+
+    What was in flight before the operator looked has no known beginning and is not measured.
+    """
+    asked, startup = memory.asked, memory.startup_seconds
+    if grew and memory.ready is not None:
+        came, asked = asked[: ready - memory.ready], asked[ready - memory.ready :]
+        for took in (now - at for at in came if at > memory.started_at):
+            startup = took if startup is None else startup + STARTUP_WEIGHT * (took - startup)
+    return (*asked[:coming], *([now] * (coming - len(asked)))), startup
 
 
 def _look(looks: tuple[QueueLook, ...], *, now: float, assessment: Assessment) -> tuple[QueueLook, ...]:
@@ -214,11 +271,15 @@ def since(start: float | None, holds: bool, now: float) -> float | None:
     return now if start is None else start
 
 
-def _observe_other_hands(memory: Memory, *, now: float, current: Levers) -> Memory:
-    """A replica count that is neither what was seen nor what was decided was set by somebody else."""
+def _observe_replicas(memory: Memory, *, now: float, current: Levers) -> Memory:
+    """When the replicas last changed. A count that is neither what was seen nor what was decided is another hand's."""
     seen, decided = memory.seen, memory.decided
-    if seen is None or decided is None or current.replicas in (seen.replicas, decided.replicas):
-        return dataclasses.replace(memory, drift="")
+    if seen is None or decided is None or current.replicas == seen.replicas:
+        return memory if not memory.drift else dataclasses.replace(memory, drift="")
+    if current.replicas > seen.replicas:
+        memory = dataclasses.replace(memory, grown_at=now)
+    if current.replicas == decided.replicas:
+        return dataclasses.replace(memory, drift="", replicas_at=memory.decided_at)
     drift = f"replicas were changed {decided.replicas} → {current.replicas} by another hand"
     return dataclasses.replace(memory, drift=drift, replicas_at=now)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Levers, PoolState
@@ -57,22 +58,30 @@ class Paced(Protocol):
 
 @dataclass(slots=True)
 class Ours:
-    """The operator's own law, ``scaling.decide`` as it ships, with one memory a tier."""
+    """The operator's own law, ``decide`` and ``arbitrate`` as they ship, with one memory a tier."""
 
     name: str = "tierkeeper"
     decisions: dict[TierKey, Decision] = field(default_factory=dict)
     _memories: dict[TierKey, Memory] = field(default_factory=dict)
 
     def decide(self, *, now: float, views: Mapping[TierKey, TierView]) -> Mapping[TierKey, Levers]:
-        return {key: self._decide(now, key, view) for key, view in views.items()}
+        claims = {key: self._claim(now, key, view) for key, view in views.items()}
+        for key, (decision, memory) in arbitrate(now, claims).items():
+            self.decisions[key], self._memories[key] = decision, memory
+        return {
+            key: view.pool.current if view.spec.scaling.mode is Mode.RECOMMEND else self.decisions[key].levers
+            for key, view in views.items()
+        }
 
-    def _decide(self, now: float, key: TierKey, view: TierView) -> Levers:
-        memory = self._memories.get(key) or Memory.fresh(now)
-        decision, self._memories[key] = decide(
-            now=now, spec=view.spec, assessment=view.assessment, pool=view.pool, memory=memory
+    def _claim(self, now: float, key: TierKey, view: TierView) -> Claim:
+        decision, memory = decide(
+            now=now,
+            spec=view.spec,
+            assessment=view.assessment,
+            pool=view.pool,
+            memory=self._memories.get(key) or Memory.fresh(now),
         )
-        self.decisions[key] = decision
-        return view.pool.current if view.spec.scaling.mode is Mode.RECOMMEND else decision.levers
+        return Claim(view.spec, view.assessment, view.pool, decision, memory)
 
 
 @dataclass(frozen=True, slots=True)

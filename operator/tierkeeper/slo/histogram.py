@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isclose, isinf, isnan, log
+from typing import NamedTuple, NoReturn
 
 from tierkeeper.slo.model import Bucket, Histogram, Quantile, Ratio
 
@@ -21,15 +22,11 @@ class MalformedError(ValueError):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """A bucket summed over series: the cumulative count, and how many series have this edge."""
 
-    count: float
+    count: float  # type: ignore[assignment]  # a count of observations, not of a tuple
     series: int
-
-    def __add__(self, other: Edge) -> Edge:
-        return Edge(self.count + other.count, self.series + other.series)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,37 +40,46 @@ class ErrorRatio:
     """Where not aligned: the finite edges around the threshold, in seconds."""
 
 
+Row = tuple[float, float, float]
+"""An edge in seconds, its cumulative count, and how many series have it."""
+
+
 def build(edges: Mapping[float, Edge]) -> Histogram:
-    """A histogram from edges (seconds -> Edge). Edges that some series lack are left out: their sums mean nothing.
+    """A histogram from edges (seconds -> Edge). See ``from_rows``."""
+    return from_rows(sorted((le, edge.count, edge.series) for le, edge in edges.items()))
+
+
+def from_rows(rows: Sequence[Row]) -> Histogram:
+    """A histogram from rows in ascending order of edges that differ. Edges that some series lack are left out: their
+    sums mean nothing.
 
     Raises MalformedError where a count is no finite number, the bucket at infinity is missing, or counts fall.
     """
-    top = edges.get(inf)
-    if top is None:
+    if not rows or rows[-1][0] != inf:
         raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
     buckets: list[Bucket] = []
-    floor = 0.0
-    for le in sorted(edges):
-        edge = edges[le]
-        _check_count(le, edge.count)
-        if edge.series < top.series:
+    floor, least = 0.0, rows[-1][2]
+    for le, count, series in rows:
+        if not -ROUNDING <= count < inf:
+            _refuse_count(le, count)
+        if series < least:
             continue
-        if edge.count < floor - ROUNDING * max(floor, 1.0):
+        if count > floor:
+            floor = count
+        elif count < floor - ROUNDING * max(floor, 1.0):
             raise MalformedError(
-                "MalformedHistogram", f"the bucket at {le:g} s counts {edge.count:g}, less than {floor:g} below it"
+                "MalformedHistogram", f"the bucket at {le:g} s counts {count:g}, less than {floor:g} below it"
             )
-        floor = max(floor, edge.count)
-        buckets.append(Bucket(le=le, count=floor))
+        buckets.append(Bucket(le, floor))
     return Histogram(buckets=tuple(buckets))
 
 
-def _check_count(le: float, count: float) -> None:
+def _refuse_count(le: float, count: float) -> NoReturn:
     if isnan(count):
         raise MalformedError("NotANumber", f"the bucket at {le:g} s is NaN")
     if isinf(count):
         raise MalformedError("NotFinite", f"the bucket at {le:g} s is {'+Inf' if count > 0 else '-Inf'}")
-    if count < -ROUNDING:
-        raise MalformedError("MalformedHistogram", f"the bucket at {le:g} s counts {count:g}, below zero")
+    raise MalformedError("MalformedHistogram", f"the bucket at {le:g} s counts {count:g}, below zero")
 
 
 def top_finite_edge(histogram: Histogram) -> float | None:
@@ -88,43 +94,42 @@ def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
     heavy tail of latencies where a straight line overstates the misses 2 to 3 times. Returns None where the threshold
     lies above every finite edge: such a target cannot be measured.
     """
-    survivals = _survivals(histogram)
+    total, near = histogram.total, threshold * (1.0 - 1e-9)
     lower_edge, lower_survival = 0.0, 1.0
-    for edge, survival in survivals:
+    for edge, count in histogram.buckets:
+        if edge < near:
+            lower_edge, lower_survival = edge, max(0.0, 1.0 - count / total)
+            continue
         if isinf(edge):
             return None
+        survival = max(0.0, 1.0 - count / total)
         if isclose(edge, threshold, rel_tol=1e-9):
             return ErrorRatio(Ratio(survival, survival, survival), aligned=True, neighbours=())
         if edge > threshold:
-            least = 0.5 / histogram.total
+            least = 0.5 / total
             estimate = _survival_between(threshold, (lower_edge, lower_survival), (edge, survival), least)
             ratio = Ratio(lower=survival, point=min(max(estimate, survival), lower_survival), upper=lower_survival)
             return ErrorRatio(ratio, aligned=False, neighbours=(lower_edge, edge) if lower_edge else (edge,))
-        lower_edge, lower_survival = edge, survival
     return None
 
 
 def quantile(histogram: Histogram, q: float) -> Quantile | None:
     """The ``q`` quantile (0 < q < 1) in seconds by the same interpolation, so that P99 is above a threshold exactly
     when more than 1 % miss it. ``at_or_above`` in the open top bucket. None for an empty histogram."""
-    if histogram.total <= 0:
+    total = histogram.total
+    if total <= 0:
         return None
     wanted = 1.0 - q
-    lower_edge, lower_survival = 0.0, 1.0
-    for edge, survival in _survivals(histogram):
+    lower_edge, lower_count = 0.0, 0.0
+    for edge, count in histogram.buckets:
+        survival = 1.0 - count / total
         if survival <= wanted + 1e-12:
             if isinf(edge):
                 return Quantile(seconds=lower_edge, at_or_above=True)
-            least = 0.5 / histogram.total
-            return Quantile(_latency_between(wanted, (lower_edge, lower_survival), (edge, survival), least))
-        lower_edge, lower_survival = edge, survival
+            low, high = (lower_edge, 1.0 - lower_count / total), (edge, max(0.0, survival))
+            return Quantile(_latency_between(wanted, low, high, 0.5 / total))
+        lower_edge, lower_count = edge, count
     return None
-
-
-def _survivals(histogram: Histogram) -> list[tuple[float, float]]:
-    """(edge, share of observations above it), ascending."""
-    total = histogram.total
-    return [(b.le, max(0.0, 1.0 - b.count / total)) for b in histogram.buckets]
 
 
 def _survival_between(at: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from tierkeeper.tier import TierKey
 
@@ -42,12 +43,11 @@ class Sample:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(NamedTuple):
     """A cumulative bucket: ``count`` observations were at most ``le`` seconds. ``le`` may be ``inf``."""
 
     le: float
-    count: float
+    count: float  # type: ignore[assignment]  # a count of observations, not of a tuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, isinf, isnan, nan
+from functools import lru_cache
+from math import inf, isinf, isnan, nan
 
-from tierkeeper.slo.histogram import Edge, MalformedError, build
+from tierkeeper.slo.histogram import MalformedError, Row, from_rows
 from tierkeeper.slo.model import Histogram, Sample, Sli
 from tierkeeper.slo.signals import (
     FAMILY_LABEL,
@@ -17,7 +18,6 @@ from tierkeeper.slo.signals import (
     MetricLabels,
     Signal,
     SignalKind,
-    Stat,
 )
 from tierkeeper.tier import TierKey
 
@@ -152,38 +152,49 @@ def _covers(raw: Mapping[str, RawBuckets]) -> bool:
     return _series(raw[REQUEST_TPOT_FAMILY]) >= tokens
 
 
-def _series(buckets: RawBuckets) -> int:
+def _series(buckets: RawBuckets) -> float:
     top = buckets.get("+Inf")
-    return _edge(top).series if top else max((_edge(b).series for b in buckets.values()), default=0)
+    return _number(top) if top else max((_number(b) for b in buckets.values()), default=0.0)
 
 
-def _edge(stats: Mapping[str, float]) -> Edge:
-    series = stats.get(Stat.SERIES, 0.0)
-    return Edge(count=stats.get(Stat.SUM, nan), series=int(series) if isfinite(series) else 0)
+def _number(stats: Mapping[str, float]) -> float:
+    """How many series a bucket is the sum of; none where that is no number."""
+    series = stats.get("series", 0.0)
+    return series if -inf < series < inf else 0.0
 
 
 def _window(raw: Mapping[str, RawBuckets], *, per_request: bool) -> WindowHistogram:
     names = sorted(raw) if len(raw) == 1 else [f for f in sorted(raw) if (f == REQUEST_TPOT_FAMILY) == per_request]
     metric = " + ".join(names)
     try:
-        return WindowHistogram(metric=metric, histogram=build(_merge(raw[name] for name in names)))
+        return WindowHistogram(metric=metric, histogram=from_rows(_merge(raw[name] for name in names)))
     except MalformedError as error:
         return WindowHistogram(metric=metric, histogram=None, problem=Problem(error.reason, error.message))
 
 
-def _merge(families: Iterable[RawBuckets]) -> dict[float, Edge]:
+def _merge(families: Iterable[RawBuckets]) -> list[Row]:
     """Add up what has the same edge: "1" and "1.0" are one, and so are the halves of a family under two names.
 
     Raises MalformedError where an edge is no number.
     """
-    merged: dict[float, Edge] = {}
+    merged: dict[float, Row] = {}
     for buckets in families:
         for text, stats in buckets.items():
-            try:
-                le = float(text)
-            except ValueError:
-                le = float("nan")
+            le = _le(text)
             if isnan(le):
                 raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no number")
-            merged[le] = merged[le] + _edge(stats) if le in merged else _edge(stats)
-    return merged
+            count, series = stats.get("sum", nan), _number(stats)
+            if le in merged:
+                _, more, others = merged[le]
+                count, series = count + more, series + others
+            merged[le] = le, count, series
+    return [merged[le] for le in sorted(merged)]
+
+
+@lru_cache(maxsize=1024)
+def _le(text: str) -> float:
+    """A bucket's edge in seconds, NaN where it is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        return nan

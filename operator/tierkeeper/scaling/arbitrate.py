@@ -1,0 +1,200 @@
+"""Between tiers: who gets the GPUs when there are not enough for all. Pure; runs once a tick over every decision.
+
+How many GPUs there are is not asked of anybody: that they are short is seen by a pod that finds no node. Tiers of one
+GPU resource and one node selector compete; by priority, and those whose overflow is Defer come last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tierkeeper.scaling.context import changed_levers
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Decision, Lever, Limit, PoolState, Reason
+from tierkeeper.scaling.wording import count
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import Mode, OverflowPolicy, TierKey, TierSpec
+
+#: GPUs count as short for this long after a pod found no node: tiers that wait for one ask again every 25 minutes
+#: (15 until it is given back, 10 until the next try), so twice that has shown none.
+SHORT_SECONDS = 3000.0
+
+#: A tier needs its GPUs, and lower tiers wait, for this long after it last burned: the shortest look-back window.
+PRESSING_SECONDS = 60.0
+
+#: A pod that has drained is gone, and its GPU free for the scheduler, within two scrapes of 15 s.
+GONE_SECONDS = 30.0
+
+_NO_MORE = frozenset({Reason.AT_MAXIMUM, Reason.INFEASIBLE, Reason.HOLD_EXTERNAL_SCALER})
+"""Limits of a tier that GPUs would not mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One tier at one tick, as it would be if it were alone."""
+
+    spec: TierSpec
+    assessment: Assessment
+    pool: PoolState
+    decision: Decision
+    memory: Memory
+
+    @property
+    def grows(self) -> bool:
+        return self.decision.levers.replicas > self.pool.current.replicas
+
+    @property
+    def defers(self) -> bool:
+        return self.spec.overflow.policy is OverflowPolicy.DEFER
+
+    @property
+    def gpus(self) -> int:
+        return max(1, self.spec.resources.gpus_per_replica)
+
+    def burns(self, now: float, *, short: bool = False) -> bool:
+        """Whether an objective burns or a queue stands, now or within the last minute.
+
+        Where GPUs are short the echo of a burn in the slow windows counts too: who has just been helped is not
+        outbid while it still pays back.
+        """
+        pressed = self.memory.pressed_at
+        if pressed is not None and now - pressed <= PRESSING_SECONDS:
+            return True
+        return short and any(slo.burning for slo in self.assessment.slos.values())
+
+    def could_use_more(self) -> bool:
+        """Whether GPUs would help: not at a limit of its own."""
+        limited = self.decision.limited
+        return limited is None or limited.reason not in _NO_MORE
+
+    def with_replicas(self, replicas: int, reason: Reason, message: str) -> Claim:
+        """The same tier with other replicas decided, and its memory none the wiser."""
+        levers = dataclasses.replace(self.decision.levers, replicas=replicas)
+        changed = changed_levers(self.pool.current, levers)
+        live = tuple(lever for lever in changed if lever is not Lever.REPLICAS)
+        said = f"{self.decision.message}; {message}" if live else message
+        decision = dataclasses.replace(
+            self.decision,
+            levers=levers,
+            reason=self.decision.reason if live and Lever.REPLICAS not in changed else reason,
+            message=said,
+            changed=changed,
+            limited=Limit(reason, message),
+        )
+        decided = self.memory.decided
+        memory = self.memory
+        if decided is not None and self.spec.scaling.mode is not Mode.RECOMMEND:
+            memory = dataclasses.replace(memory, decided=dataclasses.replace(decided, replicas=replicas), words=None)
+        return dataclasses.replace(self, decision=decision, memory=memory)
+
+
+def arbitrate(now: float, claims: Mapping[TierKey, Claim]) -> dict[TierKey, tuple[Decision, Memory]]:
+    """Every tier's decision and memory after the others were heard. Where nobody competes nothing changes.
+
+    No tier grows while a higher one burns that GPUs would help. A higher one that burns without a node for its pods
+    takes replicas above the minimum of the lowest tiers first. Tiers that defer grow only into what all others leave.
+    """
+    groups: dict[object, list[Claim]] = {}
+    for claim in claims.values():
+        if claim.spec.scaling.mode in (Mode.AUTO, Mode.RECOMMEND):
+            groups.setdefault(_gpu_class(claim.spec), []).append(claim)
+    settled = dict(claims)
+    for group in groups.values():
+        if len(group) > 1:
+            settled.update((claim.spec.key, claim) for claim in _share(now, sorted(group, key=_rank)))
+    return {key: (claim.decision, claim.memory) for key, claim in settled.items()}
+
+
+def _gpu_class(spec: TierSpec) -> tuple[object, ...]:
+    return spec.resources.gpu_resource_name, tuple(sorted(spec.pod.node_selector.items()))
+
+
+def _rank(claim: Claim) -> tuple[bool, int, TierKey]:
+    """Highest first; between equals the name decides, so that every tick decides alike."""
+    return claim.defers, -claim.spec.priority, claim.spec.key
+
+
+def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
+    """The claims of one GPU class, highest first, after each was held against those above it that press."""
+    short = any(_recently(now, claim.memory.short_at) for claim in ranked)
+    pressing = [
+        claim for claim in ranked if claim.burns(now, short=short) or claim.grows or claim.pool.unschedulable > 0
+    ]
+    heard = [_hold_back(now, claim, pressing, short=short) for claim in ranked]
+    return _take(now, heard)
+
+
+def _recently(now: float, at: float | None) -> bool:
+    return at is not None and now - at <= SHORT_SECONDS
+
+
+def _hold_back(now: float, claim: Claim, pressing: Sequence[Claim], *, short: bool) -> Claim:
+    if not claim.grows:
+        return claim
+    for other in pressing:
+        if not _outranks(other, claim):
+            break
+        if other.burns(now, short=short) and (short or other.could_use_more()):
+            message = f"{other.spec.key} burns and comes first: no replica is added meanwhile"
+            return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
+        waits = other.grows or other.pool.unschedulable > 0
+        if waits and (short or claim.defers):
+            message = f"{other.spec.key} asks for GPUs and comes first: no replica is added meanwhile"
+            return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
+    return claim
+
+
+def _outranks(other: Claim, claim: Claim) -> bool:
+    return _rank(other)[:2] < _rank(claim)[:2]
+
+
+def _take(now: float, ranked: list[Claim]) -> list[Claim]:
+    """GPUs for the pods of burning tiers that found no node, from the lowest tiers' replicas above their minimum.
+
+    What is on its way is counted first: replicas that a lower tier gave up and that still drain, and those that it
+    gives up this very tick.
+    """
+    settled = list(ranked)
+    for place, taker in enumerate(settled):
+        missing = taker.pool.unschedulable * taker.gpus if taker.burns(now) else 0
+        if missing <= 0:
+            continue
+        lower = [k for k in range(len(settled) - 1, place, -1) if _outranks(taker, settled[k])]
+        missing -= sum(_freeing(now, settled[k]) for k in lower)
+        for giver in lower:
+            if missing <= 0:
+                break
+            settled[giver], freed = _give(now, settled[giver], missing, taker)
+            missing -= freed
+    return settled
+
+
+def _freeing(now: float, claim: Claim) -> int:
+    """GPUs that the tier has given up and whose pods may not be gone yet, and those of a shrink decided now."""
+    drain = claim.spec.rollout.drain_seconds + GONE_SECONDS
+    given = sum(gpus for at, gpus in claim.memory.yielded if now - at <= drain)
+    return given + max(0, _holding(claim) - claim.decision.levers.replicas) * claim.gpus
+
+
+def _holding(claim: Claim) -> int:
+    """Replicas that hold GPUs."""
+    return claim.pool.current.replicas - claim.pool.unschedulable
+
+
+def _give(now: float, claim: Claim, missing: int, taker: Claim) -> tuple[Claim, int]:
+    """The claim with as many replicas less as free ``missing`` GPUs more, and how many that are."""
+    pool, decided = claim.pool, claim.decision.levers.replicas
+    if pool.external_scaler is not None or claim.spec.scaling.mode is not Mode.AUTO:
+        return claim, 0
+    have = min(_holding(claim), decided)
+    kept = max(claim.spec.scaling.replicas.min, have - -(-missing // claim.gpus))
+    if kept >= have:
+        return claim, 0
+    freed = (have - kept) * claim.gpus
+    number = count(pool.current.replicas - kept, "replica")
+    message = f"{number} {pool.current.replicas} → {kept} make room for {taker.spec.key}, which burns and finds no node"
+    given = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
+    recent = tuple(one for one in given.memory.yielded if now - one[0] <= SHORT_SECONDS)
+    return dataclasses.replace(given, memory=dataclasses.replace(given.memory, yielded=(*recent, (now, freed)))), freed

@@ -1,0 +1,295 @@
+"""What the loop has learned of one pool: its speed, its mix of requests, its demand, and how much it carries.
+
+Plain values in the tier's memory, never saved: an operator that starts anew begins with the model on the safe side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+
+from tierkeeper.engine.capacity import Capacity, Limits, capacity, speed, usable_share, work_seconds
+from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
+from tierkeeper.scaling import belief, demand, forecast
+from tierkeeper.scaling.belief import Belief
+from tierkeeper.scaling.demand import Demand, Look, Minute
+from tierkeeper.scaling.forecast import Forecaster
+from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.slo.model import Assessment, SignalState, Traffic
+from tierkeeper.tier import TierSpec
+
+#: The mix is the last two minutes' (a shift of it within ten minutes must be followed), and ten requests' at least.
+MIX_SECONDS, MIX_REQUESTS = 120.0, 10.0
+
+#: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
+SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
+
+#: So many sequences must have been looked at before their speed is believed: 20 % of noise each, 5 % together.
+TRUSTED_SEQUENCES = 20.0
+
+#: Gauges tell of now and rates of the last minute: they fit together once the same pods were seen for that long.
+EVEN_SECONDS = 60.0
+
+#: No engine is this many times slower or faster than the profile (a step of half a second, or of 0.14 ms): gauges and
+#: counters that say so do not belong together.
+MOST_SLOWNESS = 60.0
+
+#: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
+KV_TELLS = 0.25
+
+#: The belief is weighed once a minute, by that minute's own misses, against the highest strain of three minutes:
+#: a queue outlives the load that made it.
+WEIGH_SECONDS = 60.0
+STRAIN_SECONDS = 180.0
+
+#: Beyond this share of what replicas can do at all, nothing learned counts: a queue there grows without end.
+MOST_USED = 0.92
+
+#: Until a start was seen, it is taken to last this long: between a 3B model's 59 s and a 70B model's 215 s.
+STARTUP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean by weight that forgets with time, but never more than all but ``least`` of its weight."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    def add(self, value: float, weight: float, *, seconds: float, memory: float, least: float) -> Mean:
+        kept = math.exp(-seconds / memory)
+        if self.weight > 0:
+            kept = max(kept, min(1.0, least / self.weight))
+        return Mean(kept * self.total + value * weight, kept * self.weight + weight)
+
+    def value(self, default: float) -> float:
+        return self.total / self.weight if self.weight > 0 else default
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """See the module. Times are monotonic seconds."""
+
+    at: float | None = None
+    """The last tick that could be believed."""
+    pods: tuple[int, int] = (-1, -1)
+    """Pods seen, and Ready."""
+    even_since: float | None = None
+    """Since when those have been the same, without a break."""
+    prompt_tokens: Mean = Mean()
+    output_tokens: Mean = Mean()
+    slowness: Mean = Mean()
+    """Seconds shown over seconds of the profile, weighed by sequences."""
+    kv_sequences: Mean = Mean()
+    looks: tuple[Look, ...] = ()
+    minutes: tuple[Minute, ...] = ()
+    demand: Demand | None = None
+    forecaster: Forecaster = field(default_factory=Forecaster)
+    belief: Belief = field(default_factory=belief.fresh)
+    strains: tuple[tuple[float, float], ...] = ()
+    """(time, strain) over STRAIN_SECONDS."""
+    weighed_at: float | None = None
+
+    @property
+    def lengths(self) -> Lengths:
+        return Lengths(
+            prompt_tokens=max(1.0, self.prompt_tokens.value(DEFAULT_PROMPT_TOKENS)),
+            output_tokens=max(1.0, self.output_tokens.value(DEFAULT_OUTPUT_TOKENS)),
+        )
+
+    @property
+    def speed(self) -> float | None:
+        """Slowness of the engine against the profile; None while too little was seen."""
+        return self.slowness.value(1.0) if self.slowness.weight >= TRUSTED_SEQUENCES else None
+
+
+def of_another_engine(knowledge: Knowledge) -> Knowledge:
+    """What stays true when the engine changes: who asks for what, not how fast it is answered."""
+    return dataclasses.replace(
+        knowledge,
+        pods=(-1, -1),
+        slowness=Mean(),
+        kv_sequences=Mean(),
+        belief=belief.fresh(),
+        strains=(),
+        weighed_at=None,
+    )
+
+
+def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge) -> Limits:
+    """What bounds a replica's batch at these levers."""
+    objective = spec.objective
+    kv = knowledge.kv_sequences
+    return Limits(
+        max_num_seqs=levers.max_num_seqs,
+        max_num_batched_tokens=levers.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
+        tpot_seconds=objective.tpot_seconds if objective else None,
+        kv_sequences=kv.value(0.0) if kv.weight > 0 else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the replicas of a pool should carry, by the model, at some levers."""
+
+    one: Capacity
+    profile: Profile
+    speed: float
+    lengths: Lengths
+    ttft_seconds: float | None
+
+    def rate(self, replicas: float) -> float:
+        """Requests a second at which so many replicas together should spend just their error budget."""
+        share = usable_share(
+            self.profile,
+            speed=self.speed,
+            lengths=self.lengths,
+            batch=self.one.batch,
+            replicas=replicas,
+            ttft_seconds=self.ttft_seconds,
+        )
+        return share * replicas * self.one.requests_per_second
+
+    def replicas(self, rate: float, *, strain: float, backlog: float = 0.0) -> float:
+        """How many carry ``rate`` at ``strain`` times what they should, never above MOST_USED of what they can.
+
+        ``backlog``: requests a second to be worked off beside, at all that the replicas can.
+        """
+        least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
+        needed = least
+        for _ in range(8):
+            needed = max(least, needed * rate / (strain * self.rate(needed)))
+        return needed
+
+
+def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile) -> Model | None:
+    """The model at these levers; None while the pool has not shown its speed, and for a tier that promises nothing."""
+    slowness, objective = knowledge.speed, spec.objective
+    if slowness is None or objective is None:
+        return None
+    lengths = knowledge.lengths
+    one = capacity(profile, speed=slowness, lengths=lengths, limits=limits_of(spec, levers, knowledge))
+    return Model(one, profile, slowness, lengths, objective.ttft_seconds)
+
+
+def learn(
+    knowledge: Knowledge,
+    *,
+    now: float,
+    spec: TierSpec,
+    assessment: Assessment,
+    pool: PoolState,
+    profile: Profile,
+    lead_seconds: float,
+) -> Knowledge:
+    """What is known after one tick. From a tick that cannot be believed nothing is learned, and queues' growth is
+    not read across it."""
+    if not assessment.state.known:
+        return dataclasses.replace(knowledge, looks=(), pods=(-1, -1)) if knowledge.looks else knowledge
+    traffic = assessment.traffic
+    pods = traffic.observed_pods, pool.ready
+    even_since = knowledge.even_since if pods == knowledge.pods else now
+    even = even_since is not None and now - even_since >= EVEN_SECONDS
+    elapsed = min(now - knowledge.at, 60.0) if knowledge.at is not None else 15.0
+    looks = demand.look(knowledge.looks, now=now, traffic=traffic)
+    # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
+    seen = traffic.observed_pods / max(pool.ready, traffic.observed_pods, 1) if even else 1.0
+    rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
+    minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
+    if even or minutes:
+        minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
+    arriving = demand.demand(looks, minutes, rate=rate, work=work, traffic=traffic)
+    knowledge = dataclasses.replace(
+        _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
+        at=now,
+        pods=pods,
+        even_since=even_since,
+        looks=looks,
+        minutes=minutes,
+        demand=arriving,
+        forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
+    )
+    return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
+
+
+def _measure(
+    knowledge: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
+) -> Knowledge:
+    """Lengths, speed and KV room from one look.
+
+    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
+    (arrivals x seconds of reading) are not among them.
+    """
+    requests = traffic.requests_per_second * elapsed
+    prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
+    if requests > 0 and traffic.prompt_tokens_per_second > 0:
+        # Both are counted at the first token; the histogram of prompt lengths only when a request ends.
+        shown = traffic.prompt_tokens_per_second / traffic.requests_per_second
+        prompt = prompt.add(shown, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS)
+    if traffic.mean_output_tokens and requests > 0:
+        output = output.add(
+            traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
+        )
+    found = dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+    pods = max(traffic.observed_pods, 1)
+    running = sum(one.present - one.waiting for one in looks) / len(looks)
+    reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
+    decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
+    if decoding <= 0 or tokens <= 0:
+        return found
+    slowness = speed(
+        profile,
+        batch=decoding / pods,
+        lengths=found.lengths,
+        step_seconds=decoding / tokens,
+        prompt_rate=traffic.prompt_tokens_per_second / pods,
+    )
+    if not 1.0 / MOST_SLOWNESS <= slowness <= MOST_SLOWNESS:
+        return found
+    kv, usage = found.kv_sequences, traffic.kv_cache_usage or 0.0
+    if usage >= KV_TELLS:
+        kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
+    return dataclasses.replace(
+        found,
+        kv_sequences=kv,
+        slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
+    )
+
+
+def _weigh(
+    knowledge: Knowledge, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
+) -> Knowledge:
+    """Note how strained the pool is, and once a minute hold the minute's misses against it."""
+    here = model(spec, pool.current, knowledge, profile)
+    if here is None or spec.objective is None or knowledge.demand is None:
+        return knowledge
+    serving = max(pool.ready, assessment.traffic.observed_pods, 1)
+    strain = knowledge.demand.level / here.rate(serving)
+    strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
+    since = knowledge.weighed_at
+    if since is not None and now - since < WEIGH_SECONDS:
+        return dataclasses.replace(knowledge, strains=strains)
+    misses, total = _minute(assessment)
+    learned = knowledge.belief
+    if total > 0 and since is not None:
+        learned = belief.learn(
+            learned,
+            strain=max(value for _, value in strains),
+            misses=misses,
+            total=total,
+            budget=spec.objective.error_budget,
+            seconds=min(now - since, 10 * WEIGH_SECONDS),
+        )
+    return dataclasses.replace(knowledge, strains=strains, belief=learned, weighed_at=now)
+
+
+def _minute(assessment: Assessment) -> tuple[float, float]:
+    """Misses of either promise and requests over the shortest window. One request may miss both; both are counted."""
+    misses, total = 0.0, 0.0
+    for slo in assessment.slos.values():
+        if slo.state is SignalState.OK and slo.windows:
+            shortest = slo.windows[0]
+            misses += shortest.ratio.point * shortest.total
+            total = max(total, shortest.total)
+    return misses, total

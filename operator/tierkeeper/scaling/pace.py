@@ -1,0 +1,56 @@
+"""How fast the error budget may be spent now: it is there to be spent, evenly and never to the end."""
+
+from __future__ import annotations
+
+from tierkeeper.slo.model import Assessment
+from tierkeeper.tier import BudgetPolicy, Objective
+
+#: At this share of the budget, spent over the last hours, no load is allowed to cost any more of it. What is left is
+#: for what cannot be foreseen (steps, lost replicas), and for the freeze at 80 %.
+FULL = 0.7
+
+#: What load may cost at most and at least, in budgets: never more than is promised, however clean the past hours were;
+#: and a quarter even when all is spent, since the last tenths cost as many replicas as all the rest.
+MOST, LEAST = 1.0, 0.25
+
+#: How steeply spending slows as it nears FULL.
+SLOPE = 3.0
+
+#: Before anything is known, the pool counts as having spent half of that over so many requests.
+PRIOR_REQUESTS = 300.0
+
+#: Half an hour counts half: a burst must slow the spending before it has passed into the six hours.
+SHORT_SHARE = 0.5
+
+
+def allowed_share(objective: Objective, assessment: Assessment) -> float:
+    """The share of the budget that load may cost now, LEAST to MOST.
+
+    The fixed point: at a steady 0.57 of the budget spent, 0.57 is allowed (3 x (1 - 0.57 / 0.7)).
+    """
+    spent = max(_spent(objective, assessment, 21600), SHORT_SHARE * _spent(objective, assessment, 1800))
+    share = min(SLOPE * (1.0 - spent / FULL), MOST) * _caution(objective.budget, assessment)
+    return max(share, LEAST)
+
+
+def _spent(objective: Objective, assessment: Assessment, seconds: int) -> float:
+    """Budgets spent over a window, by all promises together."""
+    misses, total = 0.0, 0.0
+    for slo in assessment.slos.values():
+        window = slo.window(seconds)
+        if window is not None:
+            misses += window.ratio.point * window.total
+            total = max(total, window.total)
+    prior = 0.5 * FULL * PRIOR_REQUESTS
+    return (misses / objective.error_budget + prior) / (total + PRIOR_REQUESTS)
+
+
+def _caution(policy: BudgetPolicy, assessment: Assessment) -> float:
+    """1 up to the warning, down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly."""
+    left = [slo.budget_left for slo in assessment.slos.values() if slo.budget_left is not None]
+    spent = 100.0 * (1.0 - min(left, default=1.0))
+    if spent <= policy.warn_percent:
+        return 1.0
+    if spent >= policy.freeze_percent:
+        return LEAST
+    return 1.0 - (1.0 - LEAST) * (spent - policy.warn_percent) / (policy.freeze_percent - policy.warn_percent)

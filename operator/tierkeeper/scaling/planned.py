@@ -1,0 +1,198 @@
+"""From plan and finding to the levers: demand sizes the pool before it hurts, the finding says what else hurts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tierkeeper.scaling.context import (
+    SETTLE_WINDOW_SECONDS,
+    STARTS_BEFORE_TURNING,
+    Context,
+    Proposal,
+    has_room,
+)
+from tierkeeper.scaling.diagnose import Diagnosis
+from tierkeeper.scaling.levers import (
+    BUDGET_FACTOR,
+    CUT_FACTOR,
+    drop_unschedulable,
+    hold,
+    lately,
+    lower_budget,
+    lowered,
+    raise_cap,
+    react,
+    steady,
+)
+from tierkeeper.scaling.model import Levers, Limit, Reason
+from tierkeeper.scaling.sizing import Plan
+from tierkeeper.scaling.wording import count, duration
+
+#: Demand may double a pool in one tick, and again at the next: what a minute shows is not trusted further (HPA's
+#: default is 100 % too).
+GROW_FACTOR = 2
+
+#: A replica more for what burns without the plan knowing why, one at a time.
+STEP = 1
+
+#: A calm pool that somebody sized before is not grown on the model alone: its own minutes come first.
+OWN_MINUTES = 3.0
+
+#: Right after a shrink a calm pool grows again only for a need this far above it: a tenth more load costs four times the
+#: misses (1.1 ** 14) for the minutes of a start-up, and spares a swing.
+TURN_MARGIN = 1.1
+
+#: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
+STANDS_SECONDS = 30.0
+
+#: The fastest control pair's factor: 6x over one and five minutes.
+URGENT_BURN = 6.0
+
+#: The cap binds where this share of it runs.
+BINDS = 0.8
+
+#: From this floor on (in budgets) the objective is out of reach at any load.
+HOPELESS_FLOOR = 1.0
+
+
+def propose(ctx: Context) -> Proposal:
+    """What plan and finding ask for, if nothing stood in the way."""
+    plan = ctx.plan
+    if plan is None:
+        return react(ctx)
+    match ctx.finding.diagnosis:
+        case Diagnosis.HEALTHY:
+            return drop_unschedulable(ctx) or _grow(ctx, plan) or _tune(ctx, plan) or _shrink(ctx, plan) or steady(ctx)
+        case _ if ctx.finding.presses and not _urgent(ctx):
+            return _grow(ctx, plan) or _tune(ctx, plan) or _expected(ctx)
+        case Diagnosis.QUEUE_BOUND:
+            return _queue(ctx, plan)
+        case Diagnosis.PREFILL_BOUND:
+            return _more(ctx, plan, Reason.PREFILL_BOUND_ADD_REPLICAS)
+        case Diagnosis.TPOT_PREFILL | Diagnosis.TPOT_BATCH:
+            return _tpot(ctx, plan)
+        case _:
+            return react(ctx)
+
+
+def _urgent(ctx: Context) -> bool:
+    """Whether what burns calls for more than the plan: a queue that stands through two scrapes, or a burn of both fast
+    windows. A budget that is being spent burns a little in some minute or other; that is weighed, not reacted to."""
+    if ctx.finding.diagnosis in (Diagnosis.KV_PRESSURE, Diagnosis.INFEASIBLE):
+        return True
+    if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows:
+        return ctx.elapsed(ctx.memory.queue_since or ctx.now) >= STANDS_SECONDS
+    return any(
+        all((window := slo.window(seconds)) is not None and window.burn.point >= URGENT_BURN for seconds in (60, 300))
+        for slo in ctx.assessment.slos.values()
+    )
+
+
+def _expected(ctx: Context) -> Proposal:
+    message = "some requests miss their target, within what the error budget is there for: nothing is added for them"
+    return hold(ctx, Reason.STEADY, message)
+
+
+def demanded(ctx: Context, plan: Plan) -> int:
+    """Replicas that demand asks for, not below what there are."""
+    current = ctx.current.replicas
+    return min(max(plan.grow_to, current), max(current * GROW_FACTOR, current + 1))
+
+
+def _grow(ctx: Context, plan: Plan) -> Proposal | None:
+    wanted = demanded(ctx, plan)
+    if wanted <= ctx.current.replicas or ctx.memory.knowledge.belief.minutes < OWN_MINUTES:
+        return None
+    if _has_just_shrunk(ctx) and plan.need <= TURN_MARGIN * ctx.current.replicas:
+        return None
+    levers = dataclasses.replace(lowered(ctx.current, plan.levers), replicas=wanted)
+    return Proposal(levers, Reason.DEMAND_ADD_REPLICAS, _demand(ctx, plan), demanded=wanted)
+
+
+def _has_just_shrunk(ctx: Context) -> bool:
+    """Whether the last change of the replicas was a shrink, less than two start-ups ago."""
+    shrunk, grown = ctx.memory.replicas_at, ctx.memory.grown_at
+    if shrunk is None or (grown is not None and grown >= shrunk):
+        return False
+    return ctx.elapsed(shrunk) < STARTS_BEFORE_TURNING * ctx.memory.lead_seconds
+
+
+def _demand(ctx: Context, plan: Plan) -> str:
+    said = f"{plan.rate:.3g} requests/s arrive"
+    if plan.coming > plan.rate * 1.01:
+        lead = duration(round(ctx.memory.lead_seconds, -1))
+        said += f", {plan.coming:.3g} are expected in {lead} by {plan.way}"
+    return f"{said}, and the objectives allow {_carries(ctx, plan):.3g} to {count(ctx.current.replicas, 'replica')}"
+
+
+def _carries(ctx: Context, plan: Plan) -> float:
+    """Requests a second that the replicas there are (those that start included) carry within the budget."""
+    return plan.coming * ctx.current.replicas / plan.need if plan.need > 0 else 0.0
+
+
+def _queue(ctx: Context, plan: Plan) -> Proposal:
+    """A larger cap where it is to blame and TPOT allows, and the replicas that demand asks for; else one more."""
+    raised = raise_cap(ctx)
+    wanted = demanded(ctx, plan)
+    if raised is not None:
+        return dataclasses.replace(raised.with_levers(replicas=wanted), demanded=wanted)
+    return _more(ctx, plan, Reason.QUEUE_BOUND_ADD_REPLICAS)
+
+
+def _more(ctx: Context, plan: Plan, reason: Reason) -> Proposal:
+    wanted = demanded(ctx, plan)
+    if plan.floor >= HOPELESS_FLOOR and wanted <= ctx.current.replicas:
+        message = (
+            f"{plan.floor:.1f}x the error budget is missed however little load there is: more replicas cannot help; "
+            "loosen the objective, give each replica more GPUs or serve shorter prompts"
+        )
+        return hold(ctx, Reason.INFEASIBLE, message, Limit(Reason.INFEASIBLE, message))
+    levers = dataclasses.replace(ctx.current, replicas=max(wanted, ctx.current.replicas + STEP))
+    return Proposal(levers, reason, f"{ctx.finding.cause}, {_demand(ctx, plan)}", demanded=wanted)
+
+
+def _tpot(ctx: Context, plan: Plan) -> Proposal:
+    """The plan's smaller limits at once; where they are set already, a smaller budget, a smaller batch, a replica."""
+    right, wanted, cap = lowered(ctx.current, plan.levers), demanded(ctx, plan), ctx.current.max_num_seqs
+    levers = dataclasses.replace(right, replicas=wanted)
+    if ctx.live_reachable and right != ctx.current:
+        reason = Reason.TPOT_LOWER_CAP if right.max_num_seqs < cap else Reason.TPOT_LOWER_TOKEN_BUDGET
+        return Proposal(levers, reason, ctx.finding.cause, demanded=wanted)
+    lower = lower_budget(ctx) if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL else None
+    if lower is not None:
+        return dataclasses.replace(lower.with_levers(replicas=wanted), demanded=wanted)
+    smaller = max(ctx.spec.scaling.max_num_seqs.min, math.floor(cap * CUT_FACTOR))
+    if ctx.live_reachable and ctx.batch >= BINDS * cap and smaller < cap:
+        levers = dataclasses.replace(ctx.current, max_num_seqs=smaller, replicas=max(wanted, ctx.current.replicas))
+        return Proposal(levers, Reason.TPOT_LOWER_CAP, ctx.finding.cause, demanded=wanted)
+    return _more(ctx, plan, Reason.TPOT_ADD_REPLICAS)
+
+
+def _tune(ctx: Context, plan: Plan) -> Proposal | None:
+    """The plan's live limits in calm: the cap up at once, and down where the load fits. Measured since the last move.
+
+    Not even a frozen budget forbids it: the replicas are planned for the right limits, and wrong ones spend the rest.
+    """
+    if not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
+        return None
+    now, right, batch = ctx.current, plan.levers, ctx.worst_load / ctx.serving
+    cap, tokens = now.max_num_seqs, now.max_num_batched_tokens
+    if right.max_num_seqs > cap or batch <= BINDS * right.max_num_seqs:
+        cap = right.max_num_seqs
+    best = right.max_num_batched_tokens
+    if tokens is not None and best is not None and best != tokens:
+        room = has_room(ctx.assessment.tpot) if best > tokens else has_room(ctx.assessment.ttft)
+        tokens = (min(best, tokens * BUDGET_FACTOR) if best > tokens else best) if room else tokens
+    levers = Levers(now.replicas, cap, tokens)
+    if levers == now:
+        return None
+    why = f"measured steps of this mix allow a cap of {right.max_num_seqs} within the TPOT target"
+    return Proposal(levers, Reason.TUNE_LIMITS, why)
+
+
+def _shrink(ctx: Context, plan: Plan) -> Proposal | None:
+    if plan.shrink_to >= ctx.current.replicas:
+        return None
+    why = f"{ctx.finding.cause}{lately(ctx)}, {_demand(ctx, plan)}"
+    return Proposal(dataclasses.replace(ctx.current, replicas=plan.shrink_to), Reason.SCALE_DOWN, why)

@@ -1,0 +1,98 @@
+"""Capacity: the worked numbers hold, more of anything moves it in one direction, and speed is what is measured."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierkeeper.engine.capacity import (
+    Limits,
+    batch_within,
+    capacity,
+    speed,
+    token_budget,
+    usable_share,
+    work_seconds,
+)
+from tierkeeper.engine.latency import LLAMA_8B_2XA100 as PROFILE
+from tierkeeper.engine.latency import Lengths
+
+LENGTHS = st.builds(Lengths, prompt_tokens=st.floats(1, 100_000), output_tokens=st.floats(1, 10_000))
+SPEEDS = st.floats(0.1, 10.0)
+LIMITS = st.builds(
+    Limits,
+    max_num_seqs=st.floats(1, 512),
+    max_num_batched_tokens=st.none() | st.floats(16, 16_384),
+    tpot_seconds=st.none() | st.floats(0.001, 1.0),
+    kv_sequences=st.none() | st.floats(1, 1000),
+)
+
+
+def test_the_worked_numbers_of_the_docstrings_hold():
+    lengths = Lengths()
+    tpot = capacity(PROFILE, speed=1.0, lengths=lengths, limits=Limits(256, tpot_seconds=0.04))
+    assert (tpot.batch, tpot.requests_per_second) == (pytest.approx(67.7, abs=0.1), pytest.approx(8.0, abs=0.05))
+    capped = capacity(PROFILE, speed=1.0, lengths=lengths, limits=Limits(24))
+    assert capped.requests_per_second == pytest.approx(5.8, abs=0.05)
+    tokens = token_budget(PROFILE, speed=1.0, lengths=lengths, batch=24, tpot_seconds=0.04, ttft_seconds=1.5)
+    assert tokens == pytest.approx(483, abs=1)
+    shares = [
+        usable_share(PROFILE, speed=1.0, lengths=lengths, batch=67, replicas=n, ttft_seconds=1.5) for n in (1, 4, 8)
+    ]
+    assert shares == [pytest.approx(s, abs=0.01) for s in (0.57, 0.78, 0.85)]
+    assert work_seconds(PROFILE, lengths) == pytest.approx(0.154, abs=0.001)
+
+
+@given(lengths=LENGTHS, slowness=SPEEDS, limits=LIMITS, batch=st.floats(1, 200))
+def test_the_speed_of_a_step_that_the_model_made_is_found_again(lengths, slowness, limits, batch):
+    one = capacity(PROFILE, speed=slowness, lengths=lengths, limits=limits)
+    found = speed(
+        PROFILE,
+        batch=one.batch,
+        lengths=lengths,
+        step_seconds=one.step_seconds,
+        prompt_rate=one.requests_per_second * lengths.prompt_tokens,
+    )
+    assert found == pytest.approx(slowness)
+
+
+@given(lengths=LENGTHS, slowness=SPEEDS, limits=LIMITS, more=st.floats(1.0, 4.0))
+def test_a_larger_cap_never_carries_less_and_a_slower_engine_never_more(lengths, slowness, limits, more):
+    one = capacity(PROFILE, speed=slowness, lengths=lengths, limits=limits)
+    larger = dataclasses.replace(limits, max_num_seqs=limits.max_num_seqs * more)
+    assert capacity(PROFILE, speed=slowness, lengths=lengths, limits=larger).requests_per_second >= (
+        one.requests_per_second * (1 - 1e-9)
+    )
+    slower = capacity(PROFILE, speed=slowness * more, lengths=lengths, limits=limits)
+    assert slower.requests_per_second <= one.requests_per_second * (1 + 1e-9)
+
+
+@given(lengths=LENGTHS, slowness=SPEEDS, tpot=st.floats(0.001, 1.0))
+def test_a_batch_within_the_target_meets_it(lengths, slowness, tpot):
+    batch = batch_within(PROFILE, speed=slowness, lengths=lengths, tpot_seconds=tpot)
+    one = capacity(PROFILE, speed=slowness, lengths=lengths, limits=Limits(1e9, tpot_seconds=tpot))
+    assert batch >= 0.0
+    if batch >= 1.0:
+        assert one.step_seconds == pytest.approx(tpot)
+
+
+@given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(1, 256), tpot=st.floats(0.01, 1.0))
+def test_no_step_at_the_token_budget_is_longer_than_tpot_unless_ttft_needs_it(lengths, slowness, batch, tpot):
+    tokens = token_budget(PROFILE, speed=slowness, lengths=lengths, batch=batch, tpot_seconds=tpot, ttft_seconds=None)
+    slope = PROFILE.per_sequence_seconds + PROFILE.per_context_token_seconds * lengths.context_tokens
+    decode = PROFILE.base_seconds + batch * slope
+    step = slowness * (decode + PROFILE.per_prefill_token_seconds * (tokens - batch))
+    assert step <= max(tpot, slowness * (decode + PROFILE.per_prefill_token_seconds)) * (1 + 1e-9)
+    for_prompts = token_budget(
+        PROFILE, speed=slowness, lengths=lengths, batch=batch, tpot_seconds=tpot, ttft_seconds=1.0
+    )
+    assert for_prompts >= tokens
+
+
+@given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(1, 256), few=st.floats(1, 50), more=st.floats(0, 50))
+def test_a_larger_pool_can_use_a_larger_share(lengths, slowness, batch, few, more):
+    def share(replicas: float) -> float:
+        return usable_share(PROFILE, speed=slowness, lengths=lengths, batch=batch, replicas=replicas, ttft_seconds=1.5)
+
+    assert 0.0 < share(few) <= share(few + more) < 1.0

@@ -1,0 +1,87 @@
+"""What the pool carries: believed from the model, moved by misses, told from noise, and never by what was expected."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tierkeeper.scaling.belief import CLIFFS, Belief, fresh, learn, strain_for
+
+BUDGET = 0.01
+
+
+def after(minutes: int, *, strain: float, misses: float, total: float = 600.0, start: Belief | None = None) -> Belief:
+    """The belief after so many alike minutes."""
+    belief = start or fresh()
+    for _ in range(minutes):
+        belief = learn(belief, strain=strain, misses=misses, total=total, budget=BUDGET, seconds=60.0)
+    return belief
+
+
+def test_a_fresh_belief_stays_on_the_safe_side_of_the_model():
+    assert 0.8 < strain_for(fresh(), share=1.0) < 1.0
+
+
+def test_clean_minutes_at_the_limit_move_the_cliff_away_slowly():
+    cliffs = [after(n, strain=0.9, misses=0).cliff for n in (0, 5, 15, 60)]
+    assert cliffs == sorted(cliffs)
+    assert cliffs[1] < 1.1
+    assert cliffs[3] < 1.4
+
+
+def test_two_bad_minutes_undo_an_hour_of_clean_ones():
+    proud = after(60, strain=0.9, misses=0)
+    humbled = after(2, strain=0.9, misses=60, start=proud)
+    assert humbled.cliff < 0.95 < proud.cliff
+
+
+def test_a_clean_minute_without_load_proves_nothing():
+    assert after(60, strain=0.3, misses=0).cliff == pytest.approx(fresh().cliff, rel=0.02)
+
+
+def test_misses_in_an_overload_that_everybody_expects_say_nothing_new():
+    assert after(5, strain=3.0, misses=590).cliff == pytest.approx(fresh().cliff, rel=0.05)
+
+
+def test_one_odd_minute_moves_little():
+    settled = after(60, strain=0.9, misses=3)
+    assert after(1, strain=0.9, misses=300, start=settled).cliff > 0.85 * settled.cliff
+
+
+def test_many_requests_in_a_minute_count_no_more_than_a_bunch():
+    few, many = after(1, strain=0.9, misses=0, total=600), after(1, strain=0.9, misses=0, total=60_000)
+    assert many.cliff == pytest.approx(few.cliff, rel=0.02)
+
+
+def test_misses_at_any_load_are_a_floor_and_not_a_reason_for_replicas():
+    """4 % miss at 0.9, at half of it and at a quarter: more replicas would not help, and none are asked for."""
+    belief = fresh()
+    for strain in (0.9, 0.45, 0.25):
+        belief = after(40, strain=strain, misses=24, start=belief)
+    assert belief.floor > 2.0
+    assert strain_for(belief, share=0.5) > 0.4
+
+
+def test_evidence_is_forgotten_within_the_day():
+    proud = after(120, strain=1.0, misses=0)
+    later = proud
+    for _ in range(24 * 6):
+        later = learn(later, strain=0.0, misses=0, total=0, budget=BUDGET, seconds=600.0)
+    assert later.cliff == pytest.approx(fresh().cliff, rel=0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    strain=st.floats(0.01, 5.0),
+    total=st.floats(0.0, 1e5),
+    share=st.floats(0.0, 1.0),
+    more=st.floats(0.0, 1.0),
+    allowed=st.floats(0.1, 1.0),
+)
+def test_more_misses_never_allow_more_strain(strain, total, share, more, allowed):
+    worse = min(1.0, share + more)
+    few = learn(fresh(), strain=strain, misses=share * total, total=total, budget=BUDGET, seconds=60.0)
+    many = learn(fresh(), strain=strain, misses=worse * total, total=total, budget=BUDGET, seconds=60.0)
+    assert CLIFFS[0] <= many.cliff <= CLIFFS[-1]
+    assert 0.0 < strain_for(few, share=allowed) <= strain_for(few, share=1.0)
+    if few.floor == many.floor:
+        assert many.cliff <= few.cliff * (1 + 1e-9)

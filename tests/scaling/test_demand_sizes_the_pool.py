@@ -1,0 +1,201 @@
+"""A pool that has shown its speed is sized by what arrives: before it hurts, by several at once, and back again."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scaling.story import CHAT, PROFILE, Story, tier
+from tierkeeper.engine.latency import Lengths
+from tierkeeper.scaling.demand import Demand
+from tierkeeper.scaling.knowledge import Knowledge, Mean
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Lever, Levers, PoolState, Reason
+from tierkeeper.scaling.sizing import plan
+from tierkeeper.slo.model import SignalState
+
+CHAT_TIER = {"ttft": 1.5, "tpot": 0.04, "seqs": (8, 256), "start": 56, "replicas": (1, 32)}
+
+
+def served(rate: float, *, replicas: int, minutes: float = 10.0, **spec) -> Story:
+    """A pool that has carried ``rate`` requests/s cleanly for a while."""
+    story = Story(tier(**{**CHAT_TIER, **spec}), replicas=replicas)
+    story.serves(rate).pass_time(minutes * 60)
+    return story
+
+
+def grown(story: Story) -> list[int]:
+    return [d.levers.replicas for d in story.decisions if Lever.REPLICAS in d.changed]
+
+
+def test_a_load_that_fits_moves_nothing():
+    assert grown(served(17.0, replicas=4, minutes=60)) == []
+
+
+def test_more_demand_adds_replicas_before_anything_burns():
+    story = served(17.0, replicas=4)
+    decision = story.serves(26.0).pass_time(60)
+    assert story.levers.replicas > 4
+    first = next(d for d in story.decisions if d.changed)
+    assert first.reason is Reason.DEMAND_ADD_REPLICAS
+    assert "requests/s arrive" in first.message
+    assert decision.inputs["neededReplicas"] > 4
+
+
+def test_a_step_is_answered_by_several_at_once_and_by_no_more_while_they_start():
+    story = served(17.0, replicas=4)
+    story.serves(30.0).pass_time(90)
+    asked = story.levers.replicas
+    assert 6 <= asked <= 8
+    changes = len(grown(story))
+    story.pass_time(60)
+    assert story.levers.replicas == asked
+    assert len(grown(story)) == changes
+
+
+def test_while_they_start_more_come_if_demand_exceeds_them_too():
+    story = served(17.0, replicas=4)
+    story.serves(28.0).pass_time(90)
+    asked = story.levers.replicas
+    story.serves(50.0).pass_time(90)
+    assert story.levers.replicas > asked > 4
+    assert story.ready == 4
+
+
+def test_less_demand_removes_several_at_once_after_the_window():
+    story = served(36.0, replicas=8)
+    before = story.levers.replicas
+    story.serves(10.0).pass_time(280)
+    assert story.levers.replicas >= before - 1
+    story.pass_time(240)
+    assert story.levers.replicas <= before - 3
+    shrinks = [d for d in story.decisions if d.reason is Reason.SCALE_DOWN and d.changed]
+    assert len(shrinks) < before - story.levers.replicas
+
+
+def test_an_engine_twice_as_slow_gets_twice_the_replicas():
+    fast = served(17.0, replicas=4)
+    slow = Story(tier(**{**CHAT_TIER, "tpot": 0.08}), replicas=8)
+    slow.serves(17.0, slowness=2.0).pass_time(600)
+    ratio = slow.decisions[-1].inputs["neededReplicas"] / fast.decisions[-1].inputs["neededReplicas"]
+    assert ratio == pytest.approx(2.0, rel=0.15)
+
+
+@pytest.mark.parametrize("off", [0.7, 1.3])
+def test_a_profile_that_is_a_third_off_changes_little(off):
+    profile = dataclasses.replace(
+        PROFILE,
+        base_seconds=PROFILE.base_seconds * off,
+        per_sequence_seconds=PROFILE.per_sequence_seconds * off,
+        per_context_token_seconds=PROFILE.per_context_token_seconds * off,
+        per_prefill_token_seconds=PROFILE.per_prefill_token_seconds * off,
+    )
+    right, wrong = served(17.0, replicas=4), Story(tier(**CHAT_TIER), replicas=4)
+    wrong.profile = profile
+    wrong.serves(17.0).pass_time(600)
+    assert wrong.decisions[-1].inputs["neededReplicas"] == pytest.approx(
+        right.decisions[-1].inputs["neededReplicas"], rel=0.02
+    )
+
+
+def test_a_pool_that_starts_anew_is_not_grown_on_the_model_alone():
+    """24 requests/s on 4 are more than the fresh belief allows, but they are served, and nothing burns."""
+    story = Story(tier(**CHAT_TIER), replicas=4)
+    story.serves(23.0).pass_time(170)
+    assert grown(story) == []
+
+
+def test_a_restarted_operator_never_shrinks_before_a_window_and_knows_nothing_of_yesterday():
+    story = served(10.0, replicas=3, minutes=30)
+    assert story.memory.knowledge.belief.minutes > 10
+    story.memory = Memory.fresh(story.now)
+    assert story.memory.knowledge == Knowledge()
+    before = story.levers.replicas
+    story.pass_time(280)
+    assert story.levers.replicas == before
+
+
+def test_another_engine_has_to_show_its_speed_anew():
+    story = served(17.0, replicas=4)
+    story.spec = dataclasses.replace(story.spec, engine=dataclasses.replace(story.spec.engine, image="other"))
+    story.tick()
+    assert story.memory.knowledge.speed is None
+
+
+@pytest.mark.parametrize("wrong", [8, 256])
+def test_a_wrong_cap_is_right_within_three_minutes(wrong):
+    """56 sequences fit 85 % of a 40 ms step."""
+    story = Story(tier(**{**CHAT_TIER, "start": wrong}), replicas=5)
+    story.serves(20.0, waiting=60.0 if wrong == 8 else 0.0, misses=60.0 if wrong == 8 else 0.0)
+    for _ in range(36):
+        story.tick()
+        story.serves(20.0)
+    assert 40 <= story.levers.max_num_seqs <= 70
+
+
+def test_prompts_four_times_as_long_get_cap_tokens_and_replicas_within_three_minutes():
+    story = Story(tier(**{**CHAT_TIER, "tokens": (256, 8192)}), replicas=8)
+    story.serves(20.0).pass_time(600)
+    before = story.levers
+    long = Lengths(prompt_tokens=4 * CHAT.prompt_tokens, output_tokens=CHAT.output_tokens)
+    story.serves(20.0, lengths=long).pass_time(180)
+    assert story.levers.max_num_seqs < before.max_num_seqs
+    assert story.levers.max_num_batched_tokens is not None
+    assert story.levers.max_num_batched_tokens < 1024
+    assert story.levers.replicas > before.replicas
+
+
+def test_missing_data_holds_whatever_was_learned():
+    story = served(10.0, replicas=6, minutes=4)
+    before = story.levers
+    story.blind(SignalState.NO_DATA, "NoSeries").pass_time(1800)
+    assert story.levers == before
+
+
+def test_a_share_that_misses_at_any_load_is_said_and_buys_no_replicas():
+    story = Story(tier(**CHAT_TIER), replicas=4)
+    for rate in (16.0, 8.0, 4.0):
+        story.serves(rate, misses=4.0).pass_time(2400)
+    decision = story.serves(16.0, misses=8.0).pass_time(600)
+    assert story.memory.knowledge.belief.floor >= 1.0
+    assert decision.limited is not None
+    assert decision.limited.reason is Reason.INFEASIBLE
+    settled = story.levers.replicas
+    story.pass_time(1200)
+    assert story.levers.replicas <= settled
+
+
+def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):
+    """One plan from what is known, without a story around it."""
+    story = Story(tier(**CHAT_TIER), replicas=replicas)
+    story.serves(rate)
+    known = Knowledge(slowness=Mean(100.0, 100.0), demand=Demand(rate, slope, 15))
+    found = plan(
+        spec=story.spec,
+        assessment=story.assessment(),
+        pool=PoolState(Levers(replicas, 56), ready=replicas),
+        knowledge=known,
+        profile=PROFILE,
+        now=story.now,
+        lead_seconds=150.0,
+        live=True,
+        cap_ceiling=256,
+    )
+    assert found is not None
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(rate=st.floats(0.0, 500.0), more=st.floats(0.0, 500.0))
+def test_more_demand_never_needs_fewer_replicas(rate, more):
+    assert sized(rate + more).need >= sized(rate).need * (1 - 1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rate=st.floats(0.1, 150.0))
+def test_the_planned_size_is_a_fixed_point(rate):
+    """Where no queue is left to work off."""
+    first = sized(rate, replicas=64).grow_to
+    again = sized(rate, replicas=first)
+    assert again.grow_to <= first <= again.shrink_to

@@ -1,0 +1,217 @@
+"""Three tiers and too few GPUs: the higher one first, taken from the lowest; Batch gets what is left."""
+
+import dataclasses
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scaling.story import tier
+from tierkeeper.scaling.arbitrate import Claim, arbitrate
+from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.model import Decision, Lever, Levers, Limit, PoolState, Reason
+from tierkeeper.slo.model import Assessment, SignalState
+from tierkeeper.tier import Mode, Overflow, OverflowPolicy, Resources, TierKey
+
+NOW = 10_000.0
+
+
+def claim(
+    name: str,
+    *,
+    priority: int,
+    replicas: int = 2,
+    wants: int | None = None,
+    burns: bool = False,
+    unschedulable: int = 0,
+    least: int = 1,
+    defers: bool = False,
+    gpus: int = 1,
+    short: bool = False,
+    limited: Reason | None = None,
+    mode: Mode = Mode.AUTO,
+    resource: str = "nvidia.com/gpu",
+) -> Claim:
+    """A tier that has ``replicas`` and would set ``wants`` if it were alone."""
+    spec = dataclasses.replace(
+        tier(replicas=(least, 16), mode=mode),
+        key=TierKey("llm", name),
+        priority=priority,
+        resources=Resources(gpus_per_replica=gpus, gpu_resource_name=resource),
+        overflow=Overflow(OverflowPolicy.DEFER if defers else OverflowPolicy.QUEUE),
+    )
+    current = Levers(replicas, 16)
+    levers = Levers(replicas if wants is None else wants, 16)
+    changed = (Lever.REPLICAS,) if levers != current else ()
+    reason = Reason.DEMAND_ADD_REPLICAS if changed else Reason.STEADY
+    memory = dataclasses.replace(
+        Memory.fresh(0.0),
+        seen=current,
+        decided=levers,
+        decided_at=NOW,
+        pressed_at=NOW if burns else None,
+        short_at=NOW if short or unschedulable else None,
+    )
+    return Claim(
+        spec=spec,
+        assessment=Assessment(spec.key, SignalState.OK, "Ok", ""),
+        pool=PoolState(current, ready=replicas - unschedulable, unschedulable=unschedulable),
+        decision=Decision(levers, reason, "alone", changed, Limit(limited, "") if limited else None),
+        memory=memory,
+    )
+
+
+def heard(*claims: Claim) -> dict[str, Decision]:
+    return {k.name: d for k, (d, _) in arbitrate(NOW, {c.spec.key: c for c in claims}).items()}
+
+
+def test_alone_nothing_changes():
+    assert heard(claim("gold", priority=1, wants=5))["gold"].levers.replicas == 5
+
+
+def test_with_room_for_all_everybody_grows():
+    found = heard(claim("platinum", priority=9, wants=4), claim("gold", priority=5, wants=4))
+    assert {d.levers.replicas for d in found.values()} == {4}
+
+
+def test_no_tier_grows_while_a_higher_one_burns():
+    decision = heard(claim("platinum", priority=9, burns=True), claim("gold", priority=5, wants=4))["gold"]
+    assert decision.levers.replicas == 2
+    assert decision.changed == ()
+    assert decision.reason is Reason.HOLD_PRIORITY
+    assert "llm/platinum" in decision.message
+
+
+def test_a_lower_tier_that_burns_holds_nobody_back():
+    found = heard(claim("platinum", priority=9, wants=4), claim("gold", priority=5, burns=True))
+    assert found["platinum"].levers.replicas == 4
+
+
+def test_equals_do_not_hold_each_other_back():
+    found = heard(claim("east", priority=5, burns=True), claim("west", priority=5, wants=4))
+    assert found["west"].levers.replicas == 4
+
+
+def test_a_tier_of_other_gpus_is_no_concern():
+    found = heard(claim("platinum", priority=9, burns=True, resource="amd.com/gpu"), claim("gold", priority=5, wants=4))
+    assert found["gold"].levers.replicas == 4
+
+
+def test_a_burning_tier_that_gpus_cannot_help_does_not_starve_the_others_while_there_are_any():
+    stuck = claim("platinum", priority=9, burns=True, limited=Reason.AT_MAXIMUM)
+    assert heard(stuck, claim("gold", priority=5, wants=4))["gold"].levers.replicas == 4
+    assert heard(stuck, claim("gold", priority=5, wants=4, short=True))["gold"].levers.replicas == 2
+
+
+def test_a_pod_without_a_node_takes_a_replica_from_the_lowest_tier_above_its_minimum():
+    found = heard(
+        claim("platinum", priority=9, replicas=3, unschedulable=2, burns=True),
+        claim("gold", priority=5, replicas=3),
+        claim("standard", priority=1, replicas=2),
+    )
+    assert (found["gold"].levers.replicas, found["standard"].levers.replicas) == (2, 1)
+    assert found["standard"].reason is Reason.YIELD_REPLICAS
+    assert "llm/platinum" in found["standard"].message
+
+
+def test_what_drains_already_is_not_taken_twice():
+    platinum = claim("platinum", priority=9, unschedulable=1, burns=True)
+    standard = claim("standard", priority=1, replicas=4)
+    (_, memory) = arbitrate(NOW, {c.spec.key: c for c in (platinum, standard)})[standard.spec.key]
+    again = dataclasses.replace(claim("standard", priority=1, replicas=3), memory=memory)
+    assert heard(platinum, again)["standard"].levers.replicas == 3
+
+
+def test_a_decided_shrink_counts_as_room():
+    found = heard(
+        claim("platinum", priority=9, unschedulable=1, burns=True),
+        claim("gold", priority=5, replicas=4, wants=3),
+        claim("standard", priority=1, replicas=4),
+    )
+    assert (found["gold"].levers.replicas, found["standard"].levers.replicas) == (3, 4)
+
+
+def test_large_replicas_take_as_many_small_ones_as_they_need():
+    found = heard(
+        claim("platinum", priority=9, unschedulable=1, burns=True, gpus=4),
+        claim("standard", priority=1, replicas=8),
+    )
+    assert found["standard"].levers.replicas == 4
+
+
+def test_pods_without_a_node_of_a_calm_tier_take_nothing():
+    found = heard(claim("platinum", priority=9, unschedulable=1), claim("standard", priority=1, replicas=4))
+    assert found["standard"].levers.replicas == 4
+
+
+def test_batch_grows_only_into_what_the_others_leave():
+    batch = claim("batch", priority=99, wants=4, defers=True)
+    assert heard(claim("gold", priority=5), batch)["batch"].levers.replicas == 4
+    for busy in (
+        claim("gold", priority=5, wants=3),
+        claim("gold", priority=5, burns=True),
+        claim("gold", priority=5, unschedulable=1),
+    ):
+        assert heard(busy, batch)["batch"].levers.replicas == 2
+
+
+def test_a_recommendation_is_held_back_but_nothing_is_taken_from_it():
+    found = heard(
+        claim("platinum", priority=9, unschedulable=1, burns=True),
+        claim("gold", priority=5, replicas=4, wants=6, mode=Mode.RECOMMEND),
+    )
+    assert found["gold"].levers.replicas == 4
+
+
+def test_a_live_limit_still_moves_when_a_growth_is_held_back():
+    gold = claim("gold", priority=5, wants=4)
+    levers = Levers(4, 12)
+    gold = dataclasses.replace(
+        gold,
+        decision=dataclasses.replace(gold.decision, levers=levers, changed=(Lever.REPLICAS, Lever.MAX_NUM_SEQS)),
+    )
+    decision = heard(claim("platinum", priority=9, burns=True), gold)["gold"]
+    assert (decision.levers, decision.changed) == (Levers(2, 12), (Lever.MAX_NUM_SEQS,))
+
+
+def test_the_memory_knows_of_no_growth_that_was_held_back():
+    gold = claim("gold", priority=5, wants=4)
+    _, memory = arbitrate(NOW, {c.spec.key: c for c in (claim("platinum", priority=9, burns=True), gold)})[
+        gold.spec.key
+    ]
+    assert memory.decided is not None
+    assert memory.decided.replicas == 2
+
+
+CLAIMS = st.lists(
+    st.builds(
+        claim,
+        name=st.sampled_from("abcdef"),
+        priority=st.integers(0, 3),
+        replicas=st.integers(3, 8),
+        wants=st.none() | st.integers(1, 12),
+        burns=st.booleans(),
+        unschedulable=st.integers(0, 2),
+        least=st.integers(1, 3),
+        defers=st.booleans(),
+        gpus=st.integers(1, 4),
+        short=st.booleans(),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda c: c.spec.key,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CLAIMS)
+def test_whatever_competes(claims):
+    found = heard(*claims)
+    for one in claims:
+        decision, spec = found[one.spec.key.name], one.spec
+        now, alone = one.pool.current.replicas, one.decision.levers.replicas
+        assert decision.levers.replicas <= max(alone, now)
+        assert decision.levers.replicas >= min(alone, now, spec.scaling.replicas.min)
+        assert (Lever.REPLICAS in decision.changed) == (decision.levers.replicas != now)
+        if decision.levers.replicas > now:
+            higher = [c for c in claims if (c.defers, -c.spec.priority) < (one.defers, -spec.priority)]
+            assert not any(c.burns(NOW) and c.could_use_more() for c in higher)
