@@ -149,4 +149,6 @@ def _logs(cluster: Cluster, component: str | None, lines: int) -> int:
 
 def _kubectl(arguments: list[str]) -> NoReturn:
     cluster = Cluster()
+    if not cluster.existing and not cluster.kubeconfig.exists() and "--help" not in arguments:
+        raise ClusterError("no cluster is up: python -m e2e.cluster up")
     os.execv(cluster.kubectl_binary, ["kubectl", f"--kubeconfig={cluster.kubeconfig}", *arguments])  # noqa: S606 - becomes kubectl
