@@ -95,6 +95,22 @@ async def test_a_page_that_drips_ends_with_the_time_out():
             assert await p.limits(pod_ip="10.0.0.7", port=8000) is None
 
 
+@pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}], ids=["plain", "compressed"])
+async def test_a_page_without_end_is_given_up_before_it_fills_the_memory(headers):
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        while True:
+            sent += 2**20
+            yield b"#" * 2**20
+
+    answer = transport(lambda _: httpx.Response(200, headers=headers, content=endless()))
+    async with HttpProbe(timeout_seconds=30, transport=answer) as probe:
+        assert await probe.limits(pod_ip="10.0.0.7", port=8000) is None
+    assert sent <= 17 * 2**20
+
+
 @given(
     st.sampled_from(["tierkeeper_max_num_seqs_seen", "vllm:num_requests_running"]),
     st.lists(

@@ -19,6 +19,9 @@ PLUGIN_GAUGES = (
     "tierkeeper_max_num_batched_tokens_applied",
 )
 """Gauges that the live-limit plugin adds to vLLM's own page."""
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+"""A page of vLLM has some 100 kB an engine; what is longer is none, and must not cost the operator its memory."""
+
 LOAD_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -41,11 +44,23 @@ class HttpProbe:
         host = f"[{pod_ip}]" if ":" in pod_ip else pod_ip
         try:
             async with asyncio.timeout(self._timeout):  # httpx bounds each read, not the whole of a page that drips
-                answer = await self._http.get(f"http://{host}:{port}/metrics")
-            answer.raise_for_status()
-            return parse_limits(answer.text)
+                page = await self._page(f"http://{host}:{port}/metrics")
+            return parse_limits(page)
         except (TimeoutError, httpx.HTTPError, ValueError):
             return None
+
+    async def _page(self, url: str) -> str:
+        """The text at ``url``. Raises httpx.HTTPError, and ValueError where it is too long or compressed unasked."""
+        async with self._http.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer:
+            answer.raise_for_status()
+            if answer.headers.get("Content-Encoding", "identity") != "identity":
+                raise ValueError("a compressed page, of which no length is known")
+            page = bytearray()
+            async for part in answer.aiter_bytes():
+                page += part
+                if len(page) > MAX_PAGE_BYTES:
+                    raise ValueError(f"a page of more than {MAX_PAGE_BYTES // 2**20} MiB")
+        return page.decode(errors="replace")
 
 
 def parse_limits(page: str) -> AppliedLimits:
