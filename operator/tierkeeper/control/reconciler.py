@@ -14,6 +14,7 @@ from tierkeeper.api.convert import InvalidTier, to_tier
 from tierkeeper.api.status import read_status
 from tierkeeper.control import announce
 from tierkeeper.control.children import Applied, Children, Live
+from tierkeeper.control.desired import desired_levers
 from tierkeeper.control.facts import Facts, Trouble
 from tierkeeper.control.pods import PodPhase
 from tierkeeper.control.pool import APPLY_MANAGER, PoolView, view_pool
@@ -37,7 +38,6 @@ from tierkeeper.ports import (
     Recorder,
 )
 from tierkeeper.render.pool import render_pool
-from tierkeeper.scaling.levers import starting_levers, within_bounds
 from tierkeeper.scaling.model import Decision, Levers
 from tierkeeper.tier import Mode, TierKey, TierSpec
 
@@ -369,28 +369,6 @@ class Reconciler:
             values["budget_left", (sli.value,)] = slo.budget_left
             values |= {("burn", (sli.value, str(w.seconds))): w.burn.point for w in slo.windows}
         self._metrics.show(run.record.key, values)
-
-
-def desired_levers(spec: TierSpec, record: TierRecord, view: PoolView) -> Levers:
-    """What should be set. The last decision in mode Auto; without one what is set; for a new pool where it starts.
-
-    The spec's bounds hold at once, whatever the metrics say, and so do starting limits that a user has moved. Mode
-    Recommend otherwise leaves a living pool as it is.
-    """
-    mode, start = spec.scaling.mode, starting_levers(spec)
-    if mode is Mode.FIXED or not view.exists:
-        return start
-    if mode is Mode.PAUSED:
-        return view.levers
-    replicas = spec.scaling.replicas.clamp(view.levers.replicas)
-    if mode is Mode.RECOMMEND:
-        replicas = start.replicas if view.unscaled else view.levers.replicas
-    if view.start_moved:
-        return dataclasses.replace(start, replicas=replicas)
-    if mode is Mode.AUTO and record.decision is not None:
-        return within_bounds(spec, record.decision.levers)
-    limits = view.levers if mode is Mode.RECOMMEND else within_bounds(spec, view.levers)
-    return dataclasses.replace(limits, replicas=replicas)
 
 
 def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:
