@@ -20,7 +20,7 @@ QUICK: Mapping[str, tuple[float, float]] = {
     "azure-2024-week": (2 * DAY, 3 * DAY),
     "servegen-week": (2 * DAY, 3 * DAY),
     "idle-night": (5 * HOUR, 19 * HOUR),
-    "tuning-day": (7 * HOUR, 10 * HOUR),
+    "tuning-day": (3 * HOUR, 6 * HOUR),
     "tuning-servegen": (7 * HOUR, 10 * HOUR),
 }
 """Which part of the long scenarios a quick run plays, seconds."""

@@ -48,18 +48,23 @@ class Entry:
 
 
 GRIDS: Mapping[str, Sequence[Mapping[str, Any]]] = {
-    "hpa": [{"utilization": share} for share in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2)],
-    "keda": [{"threshold_seconds": seconds} for seconds in (None, 1.0, 0.6, 0.35, 0.2)],
-    "kpa": [{"target_utilization": share} for share in (0.7, 0.5, 0.4, 0.3, 0.2)],
+    "hpa": [{"utilization": share} for share in (0.8, 0.6, 0.5, 0.45, 0.4, 0.3)],
+    "keda": [{"threshold_seconds": seconds} for seconds in (None, 1.0, 0.8, 0.6, 0.4)],
+    "kpa": [{"target_utilization": share} for share in (0.7, 0.5, 0.35)],
     "apa": [
-        *({"metric": "kv-usage", "target": share} for share in (0.5, 0.25)),
-        *({"metric": "concurrency", "target": requests} for requests in (20.0, 15.0, 10.0)),
+        {"metric": metric, "target": target, "down_select": select}
+        for metric, target, select in (
+            *(("kv-usage", 0.5, "min"), ("kv-usage", 0.1, "min"), ("concurrency", 15.0, "min")),
+            *(("concurrency", 18.0, "max"), ("concurrency", 15.0, "max"), ("concurrency", 12.0, "max")),
+        )
     ],
-    "llm-d": [{"up": up, "down": down} for up, down in ((0.55, 0.4), (0.4, 0.3), (0.7, 0.5), (0.85, 0.6))],
-    "wva": [{"target_share": share} for share in (1.0, 0.85, 0.7, 0.55, 0.4)],
+    "llm-d": [
+        {"up": up, "down": down} for up, down in ((0.55, 0.4), (0.62, 0.46), (0.7, 0.5), (0.78, 0.55), (0.85, 0.6))
+    ],
+    "wva": [{"target_share": share} for share in (1.0, 0.85, 0.7, 0.5)],
     "dynamo": [{"itl_share": share} for share in (1.0, 0.8, 0.65, 0.5)],
 }
-"""One knob a peer, the published value first."""
+"""One knob a peer (APA: its metric with the target, and which recommendation counts), the published value first."""
 
 
 def entries() -> list[Entry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -11,9 +11,9 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from e2e.demo.story import ACTS, PROMISES, starts
+from e2e.demo.story import ACTS, PROMISES, starts, total_seconds
 from e2e.demo.timeline import Timeline
 
 INK, ACCENT, ALARM, QUIET = "#24292f", "#0969da", "#cf222e", "#8c959f"
@@ -37,12 +37,14 @@ def draw(series: Mapping[str, Series], timeline: Timeline, *, title: str, out: P
         _latency(axes[0][column], values.at, values.ttft_ms, target=promise.ttft_ms, label="TTFT P99 (ms)")
         _latency(axes[1][column], values.at, values.tpot_ms, target=promise.tpot_ms, label="TPOT P99 (ms)")
         _levers(axes[2][column], timeline, tier)
-        axes[0][column].set_title(tier.capitalize(), color=INK, fontweight="bold")
+        axes[0][column].set_title(tier.capitalize(), color=INK, fontweight="bold", pad=26)
         for row in range(3):
             _acts(axes[row][column], names=row == 0)
         axes[2][column].set_xlabel("seconds")
     figure.suptitle(title, color=INK)
-    figure.tight_layout()
+    note = "Latencies as the clients saw them: P99 over the last 20 s (at these rates close to the maximum), log scale."
+    figure.text(0.5, 0.005, note, ha="center", fontsize=8, color=QUIET)
+    figure.tight_layout(rect=(0, 0.02, 1, 1))
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, metadata={"Date": None})
     figure.savefig(out.with_suffix(".png"), dpi=110)
@@ -52,19 +54,25 @@ def draw(series: Mapping[str, Series], timeline: Timeline, *, title: str, out: P
 def _latency(ax: Axes, at: list[float], values: list[float | None], *, target: int | None, label: str) -> None:
     ax.plot(at, [float("nan") if v is None else v for v in values], color=ACCENT, linewidth=1.6)
     if target is not None:
-        ax.axhline(target, color=ALARM, linestyle="--", linewidth=1, label=f"target {target} ms")
-        ax.legend(loc="upper left", fontsize=8, frameon=False)
+        ax.axhline(target, color=ALARM, linestyle="--", linewidth=1)
+        right = ax.get_yaxis_transform()
+        ax.text(0.99, target, f"target {target} ms", transform=right, ha="right", va="bottom", fontsize=8, color=ALARM)
     ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, max(high, (target or 0) * 1.3))  # room for the word above its line
     for axis in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        axis(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "125" else ""))
+        axis(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:g}".strip("0.")[:1] in set("12357") else ""))
     ax.set_ylabel(label)
     ax.grid(visible=True, which="major", color="#eaeef2")
 
 
 def _levers(ax: Axes, timeline: Timeline, tier: str) -> None:
     samples = timeline.of(tier)
+    if samples:  # a tier that nothing changes is seen once: what was last seen holds to the end
+        samples = [*samples, replace(samples[-1], at=float(total_seconds()))]
     at = [s.at for s in samples]
     ax.step(at, [s.ready for s in samples], where="post", color=INK, linewidth=1.8, label="replicas ready")
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylim(0, max([s.ready for s in samples] + [1]) + 1.5)
     ax.set_ylabel("replicas")
     cap = ax.twinx()
@@ -81,10 +89,11 @@ def _levers(ax: Axes, timeline: Timeline, tier: str) -> None:
 
 
 def _acts(ax: Axes, *, names: bool) -> None:
-    for act in ACTS[1:]:
-        ax.axvline(starts()[act.name], color=QUIET, linewidth=0.8, linestyle=":")
-    if names:
-        for act in ACTS:
-            at = starts()[act.name] + 2
-            where = ax.get_xaxis_transform()
-            ax.text(at, 0.03, act.name, transform=where, rotation=90, va="bottom", fontsize=7, color=QUIET)
+    for number, act in enumerate(ACTS):
+        begin = starts()[act.name]
+        if number % 2:
+            ax.axvspan(begin, begin + act.seconds, color=QUIET, alpha=0.08, linewidth=0)
+        if names:
+            where, middle = ax.get_xaxis_transform(), begin + act.seconds / 2
+            two_lines = act.name.replace(" on ", " on\n")
+            ax.text(middle, 1.02, two_lines, transform=where, ha="center", va="bottom", fontsize=7, color=QUIET)

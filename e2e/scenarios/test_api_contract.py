@@ -153,11 +153,12 @@ def test_the_table_shows_promise_and_state(cluster: Cluster, judge: Judge) -> No
     judge.write_status(STATUS)
     head, row = cluster.kubectl("get", "svctier", "-n", NAMESPACE).splitlines()
     assert re.split(r"\s{2,}", head.strip()) == [
-        "NAME", "READY", "TTFT P99", "TPOT P99", "BURN", "REPLICAS", "SEQS", "AGE",
+        "NAME", "READY", "MET", "TTFT P99", "TPOT P99", "BURN 5M", "REPLICAS", "SEQS", "AGE",
     ]  # fmt: skip
-    assert row.split()[:7] == ["gold", "True", "412/500ms", "31/50ms", "0.4x", "2→3", "64→48"]
+    assert row.split()[:8] == ["gold", "True", "Unknown", "412/500ms", "31/50ms", "0.4x", "2/2→3", "64→48"]
+    assert len(head) <= 100
     wide = cluster.kubectl("get", "tierkeeper", "-n", NAMESPACE, "-o", "wide").splitlines()[1]
-    assert re.search(r"PoolReady\s+2 of 2 replicas are Ready\s+Auto\s+63%", wide)
+    assert re.search(r"Auto\s+63%\s+TpotLowerCap\s+PoolReady\s+2 of 2 replicas are Ready", wide)
 
 
 def test_nobody_scales_a_tier_by_its_scale_subresource(cluster: Cluster, judge: Judge) -> None:

@@ -53,7 +53,7 @@ def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_
     for sli, threshold in (("TTFT", TTFT_MS), ("TPOT", TPOT_MS)):
         good, total = records.observed(sli.lower(), threshold)
         client = 100 * (1 - good / total)
-        operator = float(slos[sli]["errorRatio"]["point"])
+        operator = 100 * float(slos[sli]["errorRatio"]["point"])
         print(f"{sli} misses of {threshold} ms: client {client:.2f} % of {total}, operator {operator:.2f} %")
         assert slos[sli]["boundaryAligned"] is True
         assert 0 < client < 100

@@ -102,7 +102,15 @@ STATUS: dict[str, Any] = {
             "message": "2 of 2 replicas are Ready",
             "lastTransitionTime": "2026-11-29T18:00:00Z",
             "observedGeneration": 3,
-        }
+        },
+        {
+            "type": "SLOMet",
+            "status": "Unknown",
+            "reason": "SourceDown",
+            "message": "Prometheus does not answer",
+            "lastTransitionTime": "2026-11-29T18:00:00Z",
+            "observedGeneration": 3,
+        },
     ],
     "replicas": {"current": 2, "ready": 2, "desired": 3},
     "maxNumSeqs": {"current": 64, "desired": 48, "applied": 64},
@@ -124,7 +132,7 @@ STATUS: dict[str, Any] = {
             "p95Milliseconds": 300,
             "p99Milliseconds": 412,
             "p99": "412ms",
-            "errorRatio": {"lower": "0.41", "point": "0.42", "upper": "0.42"},
+            "errorRatio": {"lower": "0.0041", "point": "0.0042", "upper": "0.0042"},
             "burn": [{"windowSeconds": 300, "burn": "0.4", "requests": 1200}],
             "budgetLeftPercent": 63,
             "boundaryAligned": False,
@@ -144,6 +152,6 @@ STATUS: dict[str, Any] = {
     "tpot": "31/50ms",
     "burn": "0.4x",
     "budget": "63%",
-    "replicasSummary": "2→3",
+    "replicasSummary": "2/2→3",
     "seqs": "64→48",
 }

@@ -51,10 +51,42 @@ def test_plan_prints_the_objects_of_every_example(capsys: pytest.CaptureFixture[
     assert len(objects) == 4 * 5
 
 
+def test_plan_shows_the_plugin_s_source_only_when_asked_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    gold = str(ROOT / "examples/gold.yaml")
+    assert call("plan", gold) == 0
+    short = capsys.readouterr().out
+    assert call("plan", "--full", gold) == 0
+    full = capsys.readouterr().out
+    assert "def register" in full
+    assert "def register" not in short
+    assert "lines, shown with --full" in short
+    assert [one["kind"] for one in yaml.safe_load_all(short)] == [one["kind"] for one in yaml.safe_load_all(full)]
+
+
+def test_plan_reads_what_kubectl_get_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiers = [yaml.safe_load(path.read_text()) for path in EXAMPLES if path.name != "00-namespace.yaml"]
+    file = tmp_path / "tiers.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": tiers}))
+    assert call("plan", str(file)) == 0
+    assert capsys.readouterr().out.count("kind: Deployment") == 4
+
+
+def test_plan_warns_of_a_tier_to_degrade_to_that_is_not_among_those_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = broken_gold(tmp_path, overflow={"policy": "Degrade", "degradeTo": "bronze"})
+    assert call("plan", str(file), str(ROOT / "examples/standard.yaml")) == 0
+    assert capsys.readouterr().err == (
+        "warning: llm/gold: spec.overflow.degradeTo: no such tier is given: name one of standard (found bronze)\n"
+    )
+    assert call("plan", str(file)) == 0  # of one tier alone it cannot tell
+    assert capsys.readouterr().err == ""
+
+
 def test_plan_reads_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO((ROOT / "examples/gold.yaml").read_text()))
     assert call("plan", "-") == 0
-    assert "llm/gold: starts with 1 replicas at max-num-seqs 64, token budget 2048" in capsys.readouterr().out
+    assert "llm/gold: starts with 1 replica at max-num-seqs 64, token budget 2048" in capsys.readouterr().out
 
 
 def test_plan_says_when_limits_cannot_be_changed_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +104,41 @@ def test_plan_lists_every_problem_and_prints_no_object(tmp_path: Path, capsys: p
         f"{file}: spec.rollout: with maxSurge and maxUnavailable both 0 no pod can ever be replaced: "
         "set one of them to at least 1 (found both 0)",
         f"{file}: spec.prioritys: no such field: did you mean priority? (found 1)",
+    ]
+
+
+def test_plan_finds_in_one_run_what_is_wrong_at_every_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = broken_gold(
+        tmp_path,
+        engine={"image": "vllm/vllm-openai:v0.32.0", "maxNumSeqs": 500, "extraArgs": ["--port", "1"]},
+        scaling={"mode": "Automatic", "replicas": {"min": 4, "max": 1}, "maxNumSeqs": {"min": 8, "max": 128}},
+        overflow={"policy": "Degrade"},
+        priority="high",
+    )
+    file.write_text(file.read_text().replace("name: gold", "name: 1-gold"))
+    assert call("plan", str(file)) == 1
+    complaints = capsys.readouterr().err.splitlines()
+    assert sorted(line.removeprefix(f"{file}: ").split(": ")[0] for line in complaints) == [
+        "metadata.name",
+        "spec.engine.extraArgs",
+        "spec.engine.maxNumSeqs",
+        "spec.overflow",
+        "spec.priority",
+        "spec.scaling.mode",
+        "spec.scaling.replicas",
+    ]
+
+
+def test_plan_says_nothing_of_a_rule_whose_figures_it_could_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bounds = {"replicas": {"min": "one", "max": 1}, "maxNumSeqs": {"min": 128, "max": 8}}
+    file = broken_gold(tmp_path, scaling=bounds)
+    assert call("plan", str(file)) == 1
+    complaints = capsys.readouterr().err.splitlines()
+    assert [line.removeprefix(f"{file}: ").split(": ")[0] for line in complaints] == [
+        "spec.scaling.replicas.min",
+        "spec.scaling.maxNumSeqs",
     ]
 
 

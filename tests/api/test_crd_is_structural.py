@@ -112,9 +112,9 @@ def test_names_and_columns() -> None:
     assert spec["names"]["categories"] == ["tierkeeper"]
     columns = spec["versions"][0]["additionalPrinterColumns"]
     assert [c["name"] for c in columns if c["priority"] == 0] == [
-        "Ready", "TTFT P99", "TPOT P99", "Burn", "Replicas", "Seqs", "Age",
+        "Ready", "Met", "TTFT P99", "TPOT P99", "Burn 5m", "Replicas", "Seqs", "Age",
     ]  # fmt: skip
-    assert [c["name"] for c in columns if c["priority"] == 1] == ["Reason", "Message", "Mode", "Budget"]
+    assert [c["name"] for c in columns if c["priority"] == 1] == ["Mode", "Budget", "Decision", "Reason", "Message"]
 
 
 def test_messages_survive_their_quoting() -> None:

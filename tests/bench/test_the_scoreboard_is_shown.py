@@ -10,6 +10,7 @@ from bench.policy.__main__ import main
 from bench.policy.board import Line, Sheet, columns, summary
 from bench.policy.measures import Row
 from bench.policy.page import page, picture
+from bench.policy.policies import GRIDS, tuned
 from bench.policy.tuning import Trial, choose
 
 
@@ -95,3 +96,9 @@ def test_an_unknown_name_is_refused_with_those_there_are(flag: str, capsys: pyte
     told = capsys.readouterr().err
     assert "nonsense" in told
     assert "step-2x" in told or "tierkeeper" in told
+
+
+def test_every_tuned_setting_is_one_of_its_grid() -> None:
+    found = tuned()
+    assert found
+    assert all(changed in [dict(one) for one in GRIDS[peer]] for peer, changed in found.items())

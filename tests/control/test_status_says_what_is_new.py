@@ -30,7 +30,7 @@ def ratio(value):
     return Ratio(value, value, value)
 
 
-def slo(sli=Sli.TTFT, *, p99=0.412, burn=1.4, met=True, at_or_above=False, left=0.63, **more):
+def slo(sli=Sli.TTFT, *, p99=0.412, burn=1.4, ratios=None, met=True, at_or_above=False, left=0.63, **more):
     return SloAssessment(
         sli=sli,
         threshold_seconds=0.5,
@@ -38,7 +38,7 @@ def slo(sli=Sli.TTFT, *, p99=0.412, burn=1.4, met=True, at_or_above=False, left=
         reason="Ok",
         message=f"{sli} is fine",
         metric="vllm:x",
-        windows=(WindowSli(300, 120.0, ratio(burn / 100), ratio(burn)),),
+        windows=(WindowSli(300, 120.0, ratios or ratio(burn / 100), ratio(burn)),),
         p99=Quantile(p99, at_or_above),
         budget_left=left,
         met=met,
@@ -72,7 +72,20 @@ def test_the_columns_say_value_and_target():
 
 def test_what_is_about_to_change_is_shown_as_an_arrow():
     status = built(desired=Levers(3, 24))
-    assert (status.replicas_summary, status.seqs) == ("2→3", "16→24")
+    assert (status.replicas_summary, status.seqs) == ("2/2→3", "16→24")
+
+
+def test_replicas_on_their_way_are_shown_as_ready_of_wanted():
+    assert built(view=view(ready=1, replicas=2)).replicas_summary == "1/2"
+
+
+def test_the_error_ratio_is_a_ratio_with_its_bounds():
+    (shown,) = built(assessment=assessment(slo(ratios=Ratio(0.0123, 0.014, 0.02)))).slos
+    assert (shown.error_ratio.lower, shown.error_ratio.point, shown.error_ratio.upper) == (
+        "0.01230",
+        "0.01400",
+        "0.02000",
+    )
 
 
 def test_the_same_facts_give_the_same_status_and_no_write():

@@ -196,7 +196,10 @@ ANNOTATIONS_ARE_FREE = Rule(
 
 
 def _outside(value: int | None, bounds: Any) -> bool:
-    return value is not None and bounds is not None and not bounds.min <= value <= bounds.max
+    """Bounds that contradict themselves contain nothing, and are a problem of their own."""
+    return (
+        value is not None and bounds is not None and bounds.min <= bounds.max and not bounds.min <= value <= bounds.max
+    )
 
 
 STARTS_WITHIN_SEQS = Rule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -64,18 +64,32 @@ def to_tier(obj: Mapping[str, Any], *, strict: bool = False) -> core.TierSpec:
 
 def parse(obj: Mapping[str, Any], *, strict: bool = False) -> ServiceTier:
     """The API model of an object. Raises InvalidTier with every problem found."""
-    metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
+    if not isinstance(obj, Mapping):
+        raise InvalidTier([Problem(field="metadata.name", value=shown(obj), remedy="a tier needs a name: set it")])
+    found = list(_metadata_problems(obj.get("metadata")))
+    wanted = {key: part for key, part in obj.items() if key != "status"}
+    try:
+        tier = ServiceTier.model_validate(wanted, extra="forbid" if strict else "ignore")
+    except ValidationError as error:
+        said = {problem.field for problem in found}
+        more = problems_of(error, ServiceTier, wanted)
+        found += [one for one in more if not (said and one.field == "metadata") and one.field not in said]
+        raise InvalidTier(found) from error
+    if found:
+        raise InvalidTier(found)
+    return tier
+
+
+def _metadata_problems(metadata: object) -> Iterator[Problem]:
+    """What the API server sees to itself in an object of the cluster, and what a file may lack."""
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
-        raise InvalidTier([Problem(field="metadata.name", value=shown(metadata), remedy="a tier needs a name: set it")])
+        yield Problem(field="metadata.name", value=shown(metadata), remedy="a tier needs a name: set it")
+    if not isinstance(metadata, Mapping):
+        return
     namespace = metadata.get("namespace") or "default"
     if not isinstance(namespace, str) or len(namespace) > 63 or not re.fullmatch(pod.DNS_LABEL, namespace):
         remedy = "must be a DNS label of at most 63 characters, or be left out: correct it"
-        raise InvalidTier([Problem(field="metadata.namespace", value=shown(namespace), remedy=remedy)])
-    wanted = {key: part for key, part in obj.items() if key != "status"}
-    try:
-        return ServiceTier.model_validate(wanted, extra="forbid" if strict else "ignore")
-    except ValidationError as error:
-        raise InvalidTier(problems_of(error, ServiceTier)) from error
+        yield Problem(field="metadata.namespace", value=shown(namespace), remedy=remedy)
 
 
 def engine_version(image: str) -> tuple[int, int, int] | None:

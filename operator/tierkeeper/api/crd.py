@@ -21,16 +21,24 @@ def _condition(of: str, field: str) -> str:
 
 COLUMNS: tuple[tuple[str, str, str, int, str], ...] = (
     ("Ready", "string", _condition("Ready", "status"), 0, "Whether the pool serves as asked."),
-    ("TTFT P99", "string", ".status.ttft", 0, "P99 time to first token against its target."),
-    ("TPOT P99", "string", ".status.tpot", 0, "P99 time per output token against its target."),
-    ("Burn", "string", ".status.burn", 0, "Fastest burn among the SLOs."),
-    ("Replicas", "string", ".status.replicasSummary", 0, "Ready and wanted replicas."),
+    (
+        "Met",
+        "string",
+        _condition("SLOMet", "status"),
+        0,
+        "Whether the promise is kept; Unknown while nothing can tell.",
+    ),
+    ("TTFT P99", "string", ".status.ttft", 0, "P99 time to first token over the last 5 minutes, against its target."),
+    ("TPOT P99", "string", ".status.tpot", 0, "P99 time per output token over the last 5 minutes, against its target."),
+    ("Burn 5m", "string", ".status.burn", 0, "How fast the error budget burns over the last 5 minutes; 1x spends it."),
+    ("Replicas", "string", ".status.replicasSummary", 0, "Ready of wanted replicas, and where the loop wants to go."),
     ("Seqs", "string", ".status.seqs", 0, "Running batch of a replica."),
     ("Age", "date", ".metadata.creationTimestamp", 0, "Time since the tier was created."),
+    ("Mode", "string", ".spec.scaling.mode", 1, "How far the loop may go."),
+    ("Budget", "string", ".status.budget", 1, "Smallest error budget left of the period of windowDays."),
+    ("Decision", "string", ".status.lastDecision.reason", 1, "What the loop last decided."),
     ("Reason", "string", _condition("Ready", "reason"), 1, "Why it is ready or not."),
     ("Message", "string", _condition("Ready", "message"), 1, "The same in words."),
-    ("Mode", "string", ".spec.scaling.mode", 1, "How far the loop may go."),
-    ("Budget", "string", ".status.budget", 1, "Smallest error budget left."),
 )
 """Name, type, JSON path, priority (1: only with ``-o wide``) and description of each column of ``kubectl get``."""
 

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tierkeeper.api.base import BROKEN_RULES, Broken
+from tierkeeper.api.base import BROKEN_RULES, ApiModel, Broken
+from tierkeeper.api.rules import broken_rules
 
 _SHOWN = 80
 """Characters of a value that an error repeats."""
@@ -49,18 +50,21 @@ class InvalidTier(ValueError):  # noqa: N818  (the answer to a question, not a f
         return self.problems[0].remedy
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> tuple[Problem, ...]:
-    """Every problem of a failed validation of ``model``."""
-    return tuple(problem for detail in error.errors(include_url=False) for problem in _problems(detail, model))
+def problems_of(error: ValidationError, model: type[ApiModel], value: object) -> tuple[Problem, ...]:
+    """Every problem of ``value``, whose validation as ``model`` failed.
+
+    pydantic leaves out an object's rules while one of its fields is wrong: those are looked at here.
+    """
+    found = [problem for detail in error.errors(include_url=False) for problem in _problems(detail, model)]
+    found += [_of_rule(_path(loc), broken) for loc, broken in broken_rules(model, value)]
+    return tuple(dict.fromkeys(found))
 
 
 def _problems(detail: ErrorDetails, model: type[BaseModel]) -> Iterator[Problem]:
     path = _path(detail["loc"])
     if detail["type"] == BROKEN_RULES:
         broken: list[Broken] = detail["ctx"]["broken"]
-        for one in broken:
-            field = ".".join(part for part in (path, one.rule.field) if part)
-            yield Problem(field=field or "spec", value=one.found, remedy=one.rule.message)
+        yield from (_of_rule(path, one) for one in broken)
         return
     if detail["type"] == "missing":
         yield Problem(field=path, value="nothing", remedy="the field is required: set it")
@@ -69,6 +73,12 @@ def _problems(detail: ErrorDetails, model: type[BaseModel]) -> Iterator[Problem]
         yield Problem(field=path, value=shown(detail["input"]), remedy=_unknown_field(detail["loc"], model))
         return
     yield Problem(field=path, value=shown(detail["input"]), remedy=_remedy(detail))
+
+
+def _of_rule(path: str, broken: Broken) -> Problem:
+    """A rule of the whole object that names no field of it is about the object's name."""
+    field = ".".join(part for part in (path, broken.rule.field) if part)
+    return Problem(field=field or "metadata.name", value=broken.found, remedy=broken.rule.message)
 
 
 def shown(value: object) -> str:

@@ -27,6 +27,8 @@ def reference() -> str:
         "",
         f"`{API_VERSION}`, kind `{KIND}`. {tier['description']}",
         "",
+        "`kubectl get svctier` (or `tierkeeper`, the category) lists the tiers of a namespace, with `-A` those of all.",
+        "",
         "Whole numbers carry their unit in the name. Every text, list and map is bounded.",
         "",
         "## spec",

@@ -253,14 +253,16 @@ class Overflow(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (constraints.DEGRADE_NAMES_A_TIER,)
 
     policy: OverflowPolicy = OverflowPolicy.QUEUE
-    """Queue lets them wait; Degrade hands them to another tier; Reject answers 503; Defer runs them when GPUs idle."""
+    """Queue lets them wait; Reject answers 503. Degrade (another tier takes them) and Defer (they run when GPUs idle)
+    are checked and kept, and in this release act as Queue does."""
     max_queued_requests: Annotated[Int, Field(ge=0, le=1_000_000)] | None = None
     """Requests that may wait in a replica before it answers 503 (vLLM 0.29 and later). Reject without a limit lets none
     wait; the others without a limit let any number wait."""
     max_queued_tokens: Annotated[Int, Field(ge=1, le=1_000_000_000)] | None = None
     """Prompt tokens that may wait in a replica before it answers 503 (vLLM 0.29 and later)."""
     degrade_to: Annotated[str, Field(max_length=40, pattern=constraints.NAME_PATTERN)] | None = None
-    """Tier in the same namespace that takes what this one cannot."""
+    """Tier in the same namespace meant to take what this one cannot. Checked and kept, not acted upon by the
+    operator."""
 
 
 class Ramp(ApiModel):
@@ -335,9 +337,11 @@ class ServiceTierSpec(ApiModel):
     scaling: Scaling
     """What the loop may set."""
     priority: Annotated[Int, Field(ge=0, le=1000)] = 0
-    """Order between tiers when GPUs are short: higher is served first."""
+    """Order between tiers when GPUs are short: higher comes first. Checked and kept, not acted upon by the operator;
+    the pods' PriorityClass does not follow from it."""
     reservation: Bool = False
-    """Whether the tier's minimum is never lent to another tier."""
+    """Whether the tier's minimum is never lent to another tier. Checked and kept, not acted upon by the operator, which
+    lends no tier's replicas."""
     overflow: Overflow = Overflow()
     """What happens to requests that the tier has no room for."""
     ramp: Ramp | None = None

@@ -67,7 +67,7 @@ class LiveResizeStatus(ApiModel):
 
 
 class ErrorRatio(ApiModel):
-    """Share of requests that missed the threshold, in percent, with its bounds."""
+    """Share of requests that missed the threshold, 0 to 1, with its bounds."""
 
     lower: Decimal
     """At least this much."""
@@ -108,7 +108,7 @@ class SloStatus(ApiModel):
     p99: Word | None = None
     """The same for people, such as 412ms or >=10000ms."""
     error_ratio: ErrorRatio | None = None
-    """Share of requests that missed the threshold, over the last 5 minutes, as the quantiles."""
+    """Share of requests that missed the threshold, 0 to 1, over the last 5 minutes, as the quantiles."""
     burn: Annotated[tuple[BurnWindow, ...], *keyed_list("windowSeconds", max_length=16)] = ()
     """How fast the error budget burns, by window."""
     budget_left_percent: Annotated[Int, Field(ge=-1_000_000, le=100)] | None = None
@@ -160,15 +160,16 @@ class ServiceTierStatus(ApiModel):
     last_decision: LastDecision | None = None
     """The loop's last decision."""
     ttft: Word | None = None
-    """P99 time to first token against its target, such as 412/500ms."""
+    """P99 time to first token over the last 5 minutes against its target, such as 412/500ms."""
     tpot: Word | None = None
-    """P99 time per output token against its target, such as 31/50ms."""
+    """P99 time per output token over the last 5 minutes against its target, such as 31/50ms."""
     burn: Word | None = None
-    """Fastest burn among the SLOs, such as 1.4x."""
+    """Burn over the last 5 minutes of the SLO that burns faster, such as 1.4x; slos[].burn has the other windows."""
     budget: Word | None = None
-    """Smallest error budget left among the SLOs, such as 63%."""
+    """Smallest error budget left among the SLOs over the period of windowDays, such as 63%."""
     replicas_summary: Word | None = None
-    """Ready and wanted replicas, such as 2/2, or 2->3 while they change."""
+    """Ready of wanted replicas, such as 1/2 while one starts; 2/2->3 where the loop wants another number than is
+    set."""
     seqs: Word | None = None
     """The running batch, such as 64, or 64->48 while it changes."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.ports import Clock, MetricsError, MetricsSource
-from tierkeeper.render.promql import Query, queries
+from tierkeeper.render.promql import SECONDS_PER_DAY, Query, queries
 from tierkeeper.slo.burn import Windows
 from tierkeeper.slo.model import Sample
 from tierkeeper.slo.signals import MetricLabels, Signal
@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 
 RETRY_OPTIONAL_SECONDS = 120.0
 """A query that may fail is the dearest of all: asked again at each tick, it would keep an overloaded Prometheus so."""
+
+
+SOON_SECONDS = 60.0
+"""Where the last answer held too few requests and more have come since: a young tier's first answer is soon too old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +48,16 @@ class Snapshots:
     _aside: dict[Signal, asyncio.Task[None]] = field(default_factory=dict)
     """Optional queries under way."""
 
-    async def take(self, budget_days: Iterable[int]) -> Mapping[Signal, Sequence[Sample]]:
+    async def take(self, budget_days: Iterable[int], soon: Collection[int] = ()) -> Mapping[Signal, Sequence[Sample]]:
         """The answers of all signals. Raises MetricsError where one that is needed failed: then there is no snapshot.
 
-        An optional signal takes part with its last answer, and is left out while it fails.
+        An optional signal takes part with its last answer, and is left out while it fails. ``soon``: those of
+        ``budget_days`` that a new answer would tell more about, so that they are asked each minute.
         """
         wanted = queries(self.labels, self.windows, budget_days)
         now = self.clock.monotonic()
-        due = [query for query in wanted if self._due(query, now)]
+        seconds = {days * SECONDS_PER_DAY for days in soon}
+        due = [query for query in wanted if self._due(query, now, soon=query.signal.window_seconds in seconds)]
         for query in due:
             if not query.optional:
                 self._answers.pop(query.signal, None)
@@ -67,11 +73,13 @@ class Snapshots:
         self._answers = {signal: answer for signal, answer in self._answers.items() if signal in known}
         return {signal: answer.samples for signal, answer in self._answers.items() if answer.samples is not None}
 
-    def _due(self, query: Query, now: float) -> bool:
+    def _due(self, query: Query, now: float, *, soon: bool) -> bool:
         known = self._answers.get(query.signal)
         if known is None or known.promql != query.promql:
             return True
-        return now - known.at >= (RETRY_OPTIONAL_SECONDS if known.samples is None else query.every_seconds)
+        if known.samples is None:
+            return now - known.at >= RETRY_OPTIONAL_SECONDS
+        return now - known.at >= (min(SOON_SECONDS, query.every_seconds) if soon else query.every_seconds)
 
     async def _ask(self, query: Query, now: float) -> MetricsError | None:
         """Ask one query that is needed; a failure is returned, not raised."""

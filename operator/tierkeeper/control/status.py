@@ -133,8 +133,8 @@ def _pool_part(facts: Facts, old: ServiceTierStatus) -> dict[str, Any]:
 
 
 def _arrow(ready: int, current: int, desired: int) -> str:
-    """``2/2`` Ready of wanted; ``2→3`` while the number changes."""
-    return f"{ready}/{current}" if current == desired else f"{current}→{desired}"
+    """``1/2`` Ready of wanted; ``2/2→3`` where another number is wanted than is set, as in mode Recommend."""
+    return f"{ready}/{current}" if current == desired else f"{ready}/{current}→{desired}"
 
 
 def _slo_part(assessment: Assessment) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _slo(slo: SloAssessment) -> SloStatus:
         p95_milliseconds=_milliseconds(slo.p95),
         p99_milliseconds=_milliseconds(slo.p99),
         p99=_shown(slo.p99) and f"{_shown(slo.p99)}ms",
-        error_ratio=ErrorRatio(lower=_percent(ratio.lower), point=_percent(ratio.point), upper=_percent(ratio.upper))
+        error_ratio=ErrorRatio(lower=_ratio(ratio.lower), point=_ratio(ratio.point), upper=_ratio(ratio.upper))
         if ratio
         else None,
         burn=tuple(
@@ -213,5 +213,6 @@ def _whole(value: float) -> int:
     return round(min(value, LARGEST))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3f}"
+def _ratio(share: float) -> str:
+    """Five digits: one request of 100,000."""
+    return f"{share:.5f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from tierkeeper.api.conditions import ConditionReason as Why
 from tierkeeper.api.conditions import ConditionType
@@ -11,10 +12,13 @@ from tierkeeper.control.facts import Facts, reason_for
 from tierkeeper.control.pods import PodPhase
 from tierkeeper.control.pool import PoolView
 from tierkeeper.control.resize import overdue
+from tierkeeper.control.snapshot import SOON_SECONDS
 from tierkeeper.engine.flags import live_resize
-from tierkeeper.slo.messages import names
+from tierkeeper.render.promql import BUDGET_EVERY_SECONDS, MAX_BUDGET_POINTS, SECONDS_PER_DAY
+from tierkeeper.slo.burn import MIN_BAD_REQUESTS
+from tierkeeper.slo.messages import names, span
 from tierkeeper.slo.model import Assessment, SignalState
-from tierkeeper.tier import LiveResize, Mode, TierSpec
+from tierkeeper.tier import LiveResize, Mode, Objective, TierSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
         return Verdict(False, Why.NO_OBJECTIVE, "The tier promises no latency.")
     left = [slo.budget_left for slo in assessment.slos.values() if slo.budget_left is not None]
     if not left:
-        return Verdict(None, Why.NOT_YET_KNOWN, "The error budget is not known yet.")
+        return Verdict(None, Why.NOT_YET_KNOWN, _budget_unknown(spec.objective))
     spent, policy = 100 * (1 - min(left)), spec.objective.budget
     message = f"{spent:.0f} % of the error budget of {spec.objective.window_days} days is spent"
     if spent >= policy.freeze_percent:
@@ -194,6 +198,17 @@ def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
         return Verdict(True, Why.BUDGET_SPENT, f"{message}; {limit}.")
     why = Why.BUDGET_LOW if spent >= policy.warn_percent else Why.BUDGET_LEFT
     return Verdict(False, why, f"{message}.")
+
+
+def _budget_unknown(objective: Objective) -> str:
+    """What it takes to know the budget: at 99 %, 300 requests, since three misses must fit into it."""
+    needed = ceil(round(MIN_BAD_REQUESTS / objective.error_budget, 6))
+    step = max(60, objective.window_days * SECONDS_PER_DAY // MAX_BUDGET_POINTS)
+    return (
+        f"The error budget is not known yet: that takes {needed} requests, counted over {objective.window_days} days "
+        f"in steps of {span(step)}. It is looked at every {span(round(BUDGET_EVERY_SECONDS))}, and every "
+        f"{span(round(SOON_SECONDS))} once the last hours hold so many."
+    )
 
 
 def _scaling_limited(facts: Facts) -> Verdict:
