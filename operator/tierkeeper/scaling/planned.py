@@ -39,8 +39,8 @@ STEP = 1
 #: A calm pool that somebody sized before is not grown on the model alone: its own minutes come first.
 OWN_MINUTES = 3.0
 
-#: Right after a shrink a calm pool grows again only for a need this far above it: a tenth more load costs four times the
-#: misses (1.1 ** 14) for the minutes of a start-up, and spares a swing.
+#: Right after a shrink a calm pool grows again only for a need this far above it: a tenth more load costs four times
+#: the misses (1.1 ** 14) for the minutes of a start-up, and spares a swing.
 TURN_MARGIN = 1.1
 
 #: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
