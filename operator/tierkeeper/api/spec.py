@@ -253,8 +253,8 @@ class Overflow(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (constraints.DEGRADE_NAMES_A_TIER,)
 
     policy: OverflowPolicy = OverflowPolicy.QUEUE
-    """Queue lets them wait; Reject answers 503. Degrade (another tier takes them) and Defer (they run when GPUs idle)
-    are checked and kept, and in this release act as Queue does."""
+    """Queue lets them wait; Reject answers 503. Defer lets them wait too, and the tier gets more replicas only from
+    GPUs that no other tier asks for. Degrade is checked and kept for a front door; the operator lets them wait."""
     max_queued_requests: Annotated[Int, Field(ge=0, le=1_000_000)] | None = None
     """Requests that may wait in a replica before it answers 503 (vLLM 0.29 and later). Reject without a limit lets none
     wait; the others without a limit let any number wait."""
@@ -337,11 +337,12 @@ class ServiceTierSpec(ApiModel):
     scaling: Scaling
     """What the loop may set."""
     priority: Annotated[Int, Field(ge=0, le=1000)] = 0
-    """Order between tiers when GPUs are short: higher comes first. Checked and kept, not acted upon by the operator;
-    the pods' PriorityClass does not follow from it."""
+    """Order between tiers of one GPU resource and one node selector: higher first. No tier adds replicas while a higher
+    one burns or, where GPUs are short, asks for them; one that burns and finds no node gets replicas that lower ones
+    have above their minimum. The pods' PriorityClass does not follow from it."""
     reservation: Bool = False
-    """Whether the tier's minimum is never lent to another tier. Checked and kept, not acted upon by the operator, which
-    lends no tier's replicas."""
+    """Whether the tier's minimum is never lent to another tier. Checked and kept, not acted upon by the operator: it
+    takes from no tier what its minimum asks for."""
     overflow: Overflow = Overflow()
     """What happens to requests that the tier has no room for."""
     ramp: Ramp | None = None
