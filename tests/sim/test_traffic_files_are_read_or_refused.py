@@ -61,7 +61,7 @@ def test_dates_are_read_with_or_without_their_mark_of_utc_and_seconds_too(write,
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("gzip", lambda text: gzip.compress(text.encode(, mtime=0))),
+        ("gzip", lambda text: gzip.compress(text.encode(), mtime=0)),
         ("byte order mark", lambda text: b"\xef\xbb\xbf" + text.encode()),
         ("Windows line ends", lambda text: text.replace("\n", "\r\n").encode()),
         ("blank lines", lambda text: ("\n" + text.replace("\n", "\n\n")).encode()),
@@ -246,7 +246,11 @@ BAD_FILES = [
     ("azure", AZURE + "0,1\n", "line 2: 2 cells where the header has 3; give each row one cell a column"),
     ("azure", AZURE + "0,1,024,5\n", "line 2: 4 cells where the header has 3"),
     ("azure", b"\xff\xfe\x00binary", "is not UTF-8 text; save it as UTF-8"),
-    ("azure", gzip.compress(GOOD_AZURE.encode(, mtime=0))[:40], "the gzip data end early or are damaged; copy or download"),
+    (
+        "azure",
+        gzip.compress(GOOD_AZURE.encode(), mtime=0)[:40],
+        "the gzip data end early or are damaged; copy or download",
+    ),
     ("azure", b"\x1f\x8b" + b"no gzip at all", "the gzip data are damaged"),
     ("azure", AZURE + '0,"' + "1" * 200_000 + '",1\n', "line 2: is no CSV"),
     (
