@@ -94,6 +94,5 @@ def _acts(ax: Axes, *, names: bool) -> None:
         if number % 2:
             ax.axvspan(begin, begin + act.seconds, color=QUIET, alpha=0.08, linewidth=0)
         if names:
-            where, middle = ax.get_xaxis_transform(), begin + act.seconds / 2
-            two_lines = act.name.replace(" on ", " on\n")
-            ax.text(middle, 1.02, two_lines, transform=where, ha="center", va="bottom", fontsize=7, color=QUIET)
+            where, two_lines = ax.get_xaxis_transform(), act.name.replace(" on ", " on\n")
+            ax.text(begin, 1.02, two_lines, transform=where, ha="left", va="bottom", fontsize=6.5, color=QUIET)
