@@ -5,7 +5,7 @@
     python -m bench.policy --faults          lost scrapes, NaN, resets, a frozen source, wrong profiles, slow starts
     python -m bench.policy --tune            find the peers' settings on other traffic anew (bench/policy/tuned.json)
 
-Writes policy.json, .html and .png into build/bench; with --picture the last one is docs/images/policy.png.
+Writes policy.json, .html, .md and .png into build/bench; with --picture the last one is docs/images/policy.png.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.policy import faults, jobs, tuning
-from bench.policy.board import SUMMARY, Line, Sheet, as_dict, columns, summary
+from bench.policy.board import SUMMARY, Line, Sheet, as_dict, columns, markdown, summary
 from bench.policy.faults import FAULTS
 from bench.policy.jobs import Job
 from bench.policy.page import page, picture
@@ -39,7 +39,7 @@ MATRIX_SCENARIOS = ("azure-2023", "step-2x", "three-tiers")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 190)
+    console = Console(width=None if sys.stdout.isatty() else 220)
     try:
         entries, names = chosen(options.policy), _scenarios(options.scenario)
     except ValueError as error:
@@ -139,6 +139,7 @@ def _write(sheets: Sequence[Sheet], options: argparse.Namespace) -> None:
     (options.out / "policy.json").write_text(json.dumps(whole, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     text = page(sheets, title="The policy scoreboard", notes=[_command(options), *_notes()])
     (options.out / "policy.html").write_text(text, encoding="utf-8")
+    (options.out / "policy.md").write_text(markdown(sheets), encoding="utf-8")
     picture(sheets, PICTURE if options.picture else options.out / PICTURE.name)
 
 

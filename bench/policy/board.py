@@ -123,6 +123,21 @@ def summary(sheets: Sequence[Sheet]) -> list[list[str]]:
     return [_summed(name, [(s, line) for s in sheets for line in s.lines if line.policy == name]) for name in names]
 
 
+def markdown(sheets: Sequence[Sheet]) -> str:
+    """All tables for a document: the summary first."""
+    parts = [_grid([name for name, _ in SUMMARY], summary(sheets))]
+    for sheet in sheets:
+        shown = columns(sheet)
+        lines = [[text(sheet, line) for _, _, text in shown] for line in sheet.lines]
+        parts.append(f"**{sheet.title}**: {sheet.story}\n\n{_grid([name for name, _, _ in shown], lines)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _grid(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def as_dict(sheet: Sheet) -> Mapping[str, Any]:
     """A sheet as its file holds it."""
     return {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.policy.__main__ import main
-from bench.policy.board import Line, Sheet, columns, summary
+from bench.policy.board import Line, Sheet, columns, markdown, summary
 from bench.policy.measures import Row
 from bench.policy.page import page, picture
 from bench.policy.policies import GRIDS, tuned
@@ -70,6 +70,12 @@ def test_the_page_holds_every_policy_and_escapes_what_it_is_given() -> None:
     assert all(f">{name}<" in text for name in ("tierkeeper", "hpa", "budget-oracle"))
     assert "http://" not in text
     assert "<script" not in text
+
+
+def test_every_line_of_a_markdown_table_has_as_many_cells() -> None:
+    tables = markdown([sheet()]).split("\n\n")
+    for table in (tables[0], tables[2]):
+        assert len({line.count("|") for line in table.strip().splitlines()}) == 1
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
