@@ -29,7 +29,7 @@ from tierkeeper.scaling.model import Decision, Levers, PoolState
 from tierkeeper.slo.assess import assess
 from tierkeeper.slo.burn import MIN_BAD_REQUESTS
 from tierkeeper.slo.model import Assessment
-from tierkeeper.slo.readings import Readings, group
+from tierkeeper.slo.readings import Readings
 from tierkeeper.tier import Mode, Objective, TierKey, TierSpec
 
 log = logging.getLogger(__name__)
@@ -187,11 +187,10 @@ class SloLoop:
         days = {objective.window_days for objective, _ in promises}
         soon = {objective.window_days for objective, known in promises if budget_overdue(known, objective)}
         try:
-            answers = await self._snapshots.take(days, soon)
+            return await self._snapshots.take(days, soon), None
         except MetricsError as error:
             log.warning("no snapshot: %s", error)
             return {}, (error.reason.value, error.message)
-        return group(answers, self._snapshots.labels), None
 
     def _judge(self, member: _Member, readings: Mapping[TierKey, Readings], failure: tuple[str, str] | None) -> Claim:
         """What the tier would do if it were alone."""

@@ -11,8 +11,9 @@ from tierkeeper.obs.metrics import Metrics
 from tierkeeper.ports import Clock, MetricsError, MetricsSource
 from tierkeeper.render.promql import SECONDS_PER_DAY, Query, queries
 from tierkeeper.slo.burn import Windows
-from tierkeeper.slo.model import Sample
+from tierkeeper.slo.readings import Readings, Share, join, sort
 from tierkeeper.slo.signals import MetricLabels, Signal
+from tierkeeper.tier import TierKey
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +30,8 @@ SOON_SECONDS = 60.0
 class _Answer:
     at: float
     promql: str
-    samples: Sequence[Sample] | None
-    """None: the query failed, and may."""
+    shares: Mapping[TierKey, Share] | None
+    """The answer, sorted by tier once and for all. None: the query failed, and may."""
 
 
 @dataclass(slots=True)
@@ -48,8 +49,8 @@ class Snapshots:
     _aside: dict[Signal, asyncio.Task[None]] = field(default_factory=dict)
     """Optional queries under way."""
 
-    async def take(self, budget_days: Iterable[int], soon: Collection[int] = ()) -> Mapping[Signal, Sequence[Sample]]:
-        """The answers of all signals. Raises MetricsError where one that is needed failed: then there is no snapshot.
+    async def take(self, budget_days: Iterable[int], soon: Collection[int] = ()) -> Mapping[TierKey, Readings]:
+        """The readings of all tiers. Raises MetricsError where one that is needed failed: then there is no snapshot.
 
         An optional signal takes part with its last answer, and is left out while it fails. ``soon``: those of
         ``budget_days`` that a new answer would tell more about, so that they are asked each minute.
@@ -71,13 +72,13 @@ class Snapshots:
             raise failure
         known = {query.signal for query in wanted}
         self._answers = {signal: answer for signal, answer in self._answers.items() if signal in known}
-        return {signal: answer.samples for signal, answer in self._answers.items() if answer.samples is not None}
+        return join({signal: answer.shares for signal, answer in self._answers.items() if answer.shares is not None})
 
     def _due(self, query: Query, now: float, *, soon: bool) -> bool:
         known = self._answers.get(query.signal)
         if known is None or known.promql != query.promql:
             return True
-        if known.samples is None:
+        if known.shares is None:
             return now - known.at >= RETRY_OPTIONAL_SECONDS
         return now - known.at >= (min(SOON_SECONDS, query.every_seconds) if soon else query.every_seconds)
 
@@ -88,19 +89,19 @@ class Snapshots:
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
             return MetricsError(error.reason, f"the query for {query.signal}: {error.message}")
-        self._answers[query.signal] = _Answer(now, query.promql, samples)
+        self._answers[query.signal] = _Answer(now, query.promql, sort(query.signal, samples, self.labels))
         return None
 
     async def _ask_aside(self, query: Query, now: float) -> None:
         """Ask one query whose answer is for a later snapshot. On a large fleet it takes longer than a tick."""
-        samples: Sequence[Sample] | None = None
+        shares: Mapping[TierKey, Share] | None = None
         try:
-            samples = await self.patient.query(query.promql)
+            shares = sort(query.signal, await self.patient.query(query.promql), self.labels)
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
             log.info("the query for %s has no answer this time: %s", query.signal, error)
         finally:
-            self._answers[query.signal] = _Answer(now, query.promql, samples)
+            self._answers[query.signal] = _Answer(now, query.promql, shares)
             del self._aside[query.signal]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 
@@ -27,6 +27,7 @@ _TRAFFIC_RATES = (
     SignalKind.REJECTED,
     SignalKind.PREEMPTIONS,
 )
+_GAUGES = (SignalKind.RUNNING, SignalKind.WAITING, SignalKind.WAITING_FLOOR, SignalKind.KV_CACHE_USAGE)
 _SEVERITY = (
     SignalState.OK,
     SignalState.NO_TRAFFIC,
@@ -78,10 +79,11 @@ def assess(
     )
     if source_error is not None:
         return tick.unknown(_Verdict(SignalState.SOURCE_DOWN, *source_error), readings=None)
-    missing = tick.missing(readings)
+    observed = tick.observed(readings) if readings else []
+    missing = tick.missing(readings, observed)
     if missing is not None or readings is None:
-        return tick.unknown(missing or tick.no_series(), readings=readings)
-    return tick.known(readings)
+        return tick.unknown(missing or tick.no_series(), readings=readings, observed=observed)
+    return tick.known(readings, observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,13 @@ class _Tick:
     scrape_interval: float
     windows: Windows
 
-    def missing(self, readings: Readings | None) -> _Verdict | None:
+    def missing(self, readings: Readings | None, observed: list[str]) -> _Verdict | None:
         """Why there is nothing to look at: no pod, no series, or series that stand still. None where there is."""
         if not self.live_pods:
             return _Verdict(
                 SignalState.NO_DATA, "WaitingForSamples", "No pod is Ready yet, so there is nothing to measure."
             )
-        if readings is None or not self._reporting(readings):
+        if readings is None or not (observed or self._reporting(readings)):
             return self.no_series()
         if self._frozen(readings):
             return _Verdict(
@@ -112,7 +114,7 @@ class _Tick:
                 f"Prometheus has given the same evaluation time for {self.now - self._moved_at(readings):.0f} s: "
                 "its answers are repeated, not measured.",
             )
-        if not self.observed(readings):
+        if not observed:
             age = min(self._age(readings, pod) for pod in self._reporting(readings))
             return _Verdict(
                 SignalState.STALE,
@@ -144,15 +146,17 @@ class _Tick:
     def observed(self, readings: Readings) -> list[str]:
         """Live pods with series young enough to act on, sorted."""
         limit = SCRAPES_TO_STALE * self.scrape_interval
-        return [pod for pod in self._reporting(readings) if self._age(readings, pod) <= limit]
+        ages = readings.pods.get(SignalKind.SAMPLE_AGE, {})
+        return [pod for pod in self._reporting(readings) if ages.get(pod, inf) <= limit]  # NaN is never young
 
-    def known(self, readings: Readings) -> Assessment:
+    def known(self, readings: Readings, observed: list[str]) -> Assessment:
         """There are fresh series: read the traffic, then each promised SLO."""
-        observed = self.observed(readings)
         problem = self._traffic_problem(readings, observed)
         if problem is not None:
             return self.unknown(
-                _Verdict(SignalState.AMBIGUOUS, problem.reason, f"{problem.message}: not used."), readings=readings
+                _Verdict(SignalState.AMBIGUOUS, problem.reason, f"{problem.message}: not used."),
+                readings=readings,
+                observed=observed,
             )
         traffic = self._traffic(readings, observed)
         idle = (
@@ -185,7 +189,7 @@ class _Tick:
             verdict = _Verdict(SignalState.OK, "Ok", messages.traffic(traffic, self.windows.evidence))
         return self._assessment(verdict, slos=slos, traffic=traffic, readings=readings)
 
-    def unknown(self, verdict: _Verdict, *, readings: Readings | None) -> Assessment:
+    def unknown(self, verdict: _Verdict, *, readings: Readings | None, observed: Sequence[str] = ()) -> Assessment:
         """Nothing can be said of any SLO. The budget left is a figure of weeks: an outage does not erase it."""
         slos = {
             sli: SloAssessment(
@@ -198,7 +202,6 @@ class _Tick:
             )
             for sli, threshold in thresholds(self.objective).items()
         }
-        observed = self.observed(readings) if readings else []
         traffic = Traffic(
             observed_pods=len(observed),
             live_pods=len(self.live_pods),
@@ -237,20 +240,21 @@ class _Tick:
         return self.now - self._moved_at(readings) > SCRAPES_TO_STALE * self.scrape_interval
 
     def _traffic_problem(self, readings: Readings, observed: list[str]) -> Problem | None:
-        for kind in (SignalKind.RUNNING, SignalKind.WAITING, SignalKind.WAITING_FLOOR, SignalKind.KV_CACHE_USAGE):
+        for kind in _GAUGES:
+            figures = readings.pods.get(kind, {})
             for pod in observed:
-                value = readings.pods.get(kind, {}).get(pod)
-                if value is not None and (problem := value_problem(value, f"{kind} of pod {pod}")):
-                    return problem
+                if not 0.0 <= (value := figures.get(pod, 0.0)) < inf:
+                    return value_problem(value, f"{kind} of pod {pod}")
         for signal, stats in readings.rates.items():
             for value in stats.values():
-                if problem := value_problem(value, str(signal)):
-                    return problem
+                if not 0.0 <= value < inf:
+                    return value_problem(value, str(signal))
         return None
 
     def _traffic(self, readings: Readings, observed: list[str]) -> Traffic:
         def total(kind: SignalKind) -> float:
-            return sum(readings.pods.get(kind, {}).get(pod, 0.0) for pod in observed)
+            figures = readings.pods.get(kind, {})
+            return sum([figures.get(pod, 0.0) for pod in observed])
 
         def mean(kind: SignalKind) -> float | None:
             seconds = readings.rate(kind, self.windows.rate, Stat.SUM)
@@ -258,7 +262,7 @@ class _Tick:
             return seconds / count if seconds is not None and count else None
 
         rates = {kind: readings.rate(kind, self.windows.rate) or 0.0 for kind in _TRAFFIC_RATES}
-        usage = [readings.pods.get(SignalKind.KV_CACHE_USAGE, {}).get(pod) for pod in observed]
+        usage = readings.pods.get(SignalKind.KV_CACHE_USAGE, {})
         evidence = self.windows.evidence
         return Traffic(
             running=total(SignalKind.RUNNING),
@@ -275,7 +279,7 @@ class _Tick:
             mean_ttft_seconds=mean(SignalKind.TTFT_TIME),
             mean_prompt_tokens=mean(SignalKind.PROMPT_LENGTH),
             mean_output_tokens=mean(SignalKind.OUTPUT_LENGTH),
-            kv_cache_usage=max((u for u in usage if u is not None), default=None),
+            kv_cache_usage=max((usage[pod] for pod in observed if pod in usage), default=None),
             requests_5m=(readings.rate(SignalKind.REQUESTS, evidence) or 0.0) * evidence,
             observed_pods=len(observed),
             live_pods=len(self.live_pods),

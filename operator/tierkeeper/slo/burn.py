@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, sqrt
 
 from tierkeeper.slo.model import Ratio, WindowSli
@@ -42,13 +43,13 @@ class BurnPair:
         return max(budget, min(self.factor * budget, MAX_ERROR_RATIO_ASKED))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Windows:
     """The control windows, fastest pair first."""
 
     pairs: tuple[BurnPair, ...]
 
-    @property
+    @cached_property
     def seconds(self) -> tuple[int, ...]:
         """All distinct windows, ascending."""
         return tuple(sorted({s for pair in self.pairs for s in (pair.short_seconds, pair.long_seconds)}))
@@ -116,12 +117,12 @@ def pair_burns(
     pair: BurnPair, windows: Sequence[WindowSli], *, budget: float, reading: Callable[[Ratio], float]
 ) -> bool:
     """Whether both windows of a pair exceed its factor, the long one beyond chance. A missing window never burns."""
-    by_seconds = {w.seconds: w for w in windows}
-    short, long = by_seconds.get(pair.short_seconds), by_seconds.get(pair.long_seconds)
-    if short is None or long is None:
-        return False
     asked = pair.error_ratio(budget)
-    return reading(short.ratio) > asked and evident(reading(long.ratio), long.total, above=asked)
+    exceeding = {w.seconds: w for w in windows if reading(w.ratio) > asked}
+    long = exceeding.get(pair.long_seconds)
+    return (
+        pair.short_seconds in exceeding and long is not None and evident(reading(long.ratio), long.total, above=asked)
+    )
 
 
 def budget_left(*, error_ratio: float, total: float, budget: float) -> float | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tierkeeper.slo import messages
 from tierkeeper.slo.burn import Windows, budget_left, burn, evident, optimistic, pair_burns, point
-from tierkeeper.slo.histogram import ErrorRatio, error_ratio, quantile, top_finite_edge
+from tierkeeper.slo.histogram import ErrorRatio, quantile, top_finite_edge
 from tierkeeper.slo.model import Histogram, SignalState, Sli, SloAssessment, WindowSli
 from tierkeeper.slo.readings import FAMILIES, Problem, Readings, WindowHistogram
 from tierkeeper.tier import Objective
@@ -40,30 +40,36 @@ def evaluate(
     the pool became Ready so recently that missing series are expected. The two fastest windows decide whether the SLO
     can be judged; a slower one that is missing or broken is left out.
     """
-    base = _Base(sli=sli, threshold=threshold, objective=objective, previous=previous, windows=windows)
     histograms = readings.histograms(sli, control=windows.seconds)
-    base = replace(base, budget_left=base.left(histograms.get(objective.window_days * SECONDS_PER_DAY)))
+    slo = _Slo(
+        sli=sli,
+        threshold=threshold,
+        objective=objective,
+        previous=previous,
+        windows=windows,
+        period=histograms.get(objective.window_days * SECONDS_PER_DAY),
+    )
     fast = [histograms[s] for s in (windows.rate, windows.evidence) if s in histograms]
-    slis = base.window_slis(histograms)
+    slis = slo.window_slis(histograms)
     if idle:
-        return base.quiet(fast, slis, f"No traffic: {messages.no_requests(sli, windows.evidence)}")
+        return slo.quiet(fast, slis, f"No traffic: {messages.no_requests(sli, windows.evidence)}")
     evidence = histograms.get(windows.evidence)
     if evidence is None:
-        return base.no_series(starting=starting)
+        return slo.no_series(starting=starting)
     for window in fast:
         if window.problem is not None:
-            return base.unusable(window.metric, window.problem)
+            return slo.unusable(window.metric, window.problem)
     histogram = evidence.histogram
     if histogram is None or histogram.total <= 0:
-        return base.quiet(fast, slis, messages.no_requests(sli, windows.evidence))
-    measured = error_ratio(histogram, threshold)
+        return slo.quiet(fast, slis, messages.no_requests(sli, windows.evidence))
+    measured = evidence.error_ratio(threshold)
     if measured is None:
-        return base.unmeasurable(evidence.metric, top_finite_edge(histogram) or 0.0)
-    return base.judged(evidence.metric, histogram, measured, slis)
+        return slo.unmeasurable(evidence.metric, top_finite_edge(histogram) or 0.0)
+    return slo.judged(evidence.metric, histogram, measured, slis)
 
 
 @dataclass(frozen=True, slots=True)
-class _Base:
+class _Slo:
     """What every outcome of one SLO shares."""
 
     sli: Sli
@@ -71,35 +77,25 @@ class _Base:
     objective: Objective
     previous: SloAssessment | None
     windows: Windows
-    budget_left: float | None = None
-
-    def left(self, period: WindowHistogram | None) -> float | None:
-        """Budget left by the period's own counts; the last known figure while they cannot tell."""
-        histogram = period.histogram if period else None
-        measured = error_ratio(histogram, self.threshold) if histogram and histogram.total > 0 else None
-        if histogram is None or measured is None:
-            return self.previous.budget_left if self.previous else None
-        return budget_left(error_ratio=measured.ratio.point, total=histogram.total, budget=self.objective.error_budget)
+    period: WindowHistogram | None
+    """The histogram over the budget's period."""
 
     def window_slis(self, histograms: Mapping[int, WindowHistogram]) -> tuple[WindowSli, ...]:
         """The control windows with requests in them that can be measured, ascending."""
         found = []
         for seconds in self.windows.seconds:
             window = histograms.get(seconds)
-            histogram = window.histogram if window else None
-            measured = error_ratio(histogram, self.threshold) if histogram and histogram.total > 0 else None
-            if histogram is not None and measured is not None:
+            measured = window.error_ratio(self.threshold) if window else None
+            if window is not None and window.histogram is not None and measured is not None:
                 rates = burn(measured.ratio, budget=self.objective.error_budget)
-                found.append(WindowSli(seconds=seconds, total=histogram.total, ratio=measured.ratio, burn=rates))
+                found.append(WindowSli(seconds, window.histogram.total, measured.ratio, rates))
         return tuple(found)
 
     def quiet(self, fast: Sequence[WindowHistogram], slis: tuple[WindowSli, ...], message: str) -> SloAssessment:
         """Known, with nothing to judge: no request in the evidence window."""
-        return replace(
-            self._result(SignalState.NO_TRAFFIC, "NoTraffic", message),
-            metric=fast[0].metric if fast else None,
-            windows=tuple(w for w in slis if w.seconds > self.windows.evidence),
-        )
+        slower = tuple(w for w in slis if w.seconds > self.windows.evidence)
+        metric = fast[0].metric if fast else None
+        return self._result(SignalState.NO_TRAFFIC, "NoTraffic", message, metric=metric, windows=slower)
 
     def no_series(self, *, starting: bool) -> SloAssessment:
         """The pods report, but none has this histogram over the evidence window."""
@@ -114,28 +110,27 @@ class _Base:
     def unusable(self, metric: str, problem: Problem) -> SloAssessment:
         """A histogram that is none."""
         text = f"{self.sli}: in {metric} {problem.message}: not used."
-        return replace(self._result(SignalState.AMBIGUOUS, problem.reason, text), metric=metric)
+        return self._result(SignalState.AMBIGUOUS, problem.reason, text, metric=metric)
 
     def unmeasurable(self, metric: str, top: float) -> SloAssessment:
         """A target above every edge is neither met nor missed."""
         text = messages.unmeasurable(sli=self.sli, threshold=self.threshold, top=top, metric=metric)
-        return replace(self._result(SignalState.AMBIGUOUS, "TargetUnmeasurable", text), metric=metric)
+        return self._result(SignalState.AMBIGUOUS, "TargetUnmeasurable", text, metric=metric)
 
     def judged(
         self, metric: str, histogram: Histogram, measured: ErrorRatio, slis: tuple[WindowSli, ...]
     ) -> SloAssessment:
         """Figures that can be believed: the evidence window's histogram and error ratio, and all windows."""
-        evidence = WindowSli(
-            seconds=self.windows.evidence,
-            total=histogram.total,
-            ratio=measured.ratio,
-            burn=burn(measured.ratio, budget=self.objective.error_budget),
-        )
+        evidence = next(w for w in slis if w.seconds == self.windows.evidence)
         p99, neighbours = quantile(histogram, 0.99), measured.neighbours
         message = messages.slo(sli=self.sli, window=evidence, p99=p99, threshold=self.threshold, neighbours=neighbours)
         budget, pairs = self.objective.error_budget, self.windows.pairs
-        return replace(
-            self._result(SignalState.OK, "Ok", message),
+        return SloAssessment(
+            sli=self.sli,
+            threshold_seconds=self.threshold,
+            state=SignalState.OK,
+            reason="Ok",
+            message=message,
             metric=metric,
             windows=slis,
             p50=quantile(histogram, 0.5),
@@ -143,6 +138,7 @@ class _Base:
             p99=p99,
             boundary_aligned=measured.aligned,
             nearest_aligned_seconds=neighbours,
+            budget_left=self._budget_left(),
             burning=any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
             urgent=pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
             met=self._met(evidence),
@@ -157,12 +153,30 @@ class _Base:
             return False
         return self.previous.met if self.previous else None
 
-    def _result(self, state: SignalState, reason: str, message: str) -> SloAssessment:
+    def _budget_left(self) -> float | None:
+        """Budget left by the period's own counts; the last known figure while they cannot tell."""
+        histogram = self.period.histogram if self.period else None
+        measured = self.period.error_ratio(self.threshold) if self.period else None
+        if histogram is None or measured is None:
+            return self.previous.budget_left if self.previous else None
+        return budget_left(error_ratio=measured.ratio.point, total=histogram.total, budget=self.objective.error_budget)
+
+    def _result(
+        self,
+        state: SignalState,
+        reason: str,
+        message: str,
+        *,
+        metric: str | None = None,
+        windows: tuple[WindowSli, ...] = (),
+    ) -> SloAssessment:
         return SloAssessment(
             sli=self.sli,
             threshold_seconds=self.threshold,
             state=state,
             reason=reason,
             message=message,
-            budget_left=self.budget_left,
+            metric=metric,
+            windows=windows,
+            budget_left=self._budget_left(),
         )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isclose, isinf, isnan, log
+from operator import itemgetter
+from operator import le as at_most
 from typing import NamedTuple, NoReturn
 
 from tierkeeper.slo.model import Bucket, Histogram, Quantile, Ratio
 
 ROUNDING = 1e-6
 """Relative error that ``increase()``'s extrapolation and the sum over pods may leave; more is a broken histogram."""
+
+
+_edge = itemgetter(0)
 
 
 class MalformedError(ValueError):
@@ -40,38 +46,42 @@ class ErrorRatio:
     """Where not aligned: the finite edges around the threshold, in seconds."""
 
 
-Row = tuple[float, float, float]
-"""An edge in seconds, its cumulative count, and how many series have it."""
-
-
 def build(edges: Mapping[float, Edge]) -> Histogram:
-    """A histogram from edges (seconds -> Edge). See ``from_rows``."""
-    return from_rows(sorted((le, edge.count, edge.series) for le, edge in edges.items()))
+    """A histogram from edges (seconds -> Edge). See ``from_columns``."""
+    ascending = sorted(edges)
+    found = [edges[le] for le in ascending]
+    return from_columns(ascending, [edge.count for edge in found], [float(edge.series) for edge in found])
 
 
-def from_rows(rows: Sequence[Row]) -> Histogram:
-    """A histogram from rows in ascending order of edges that differ. Edges that some series lack are left out: their
-    sums mean nothing.
+def from_columns(edges: Sequence[float], counts: Sequence[float], series: Sequence[float]) -> Histogram:
+    """A histogram from its edges (seconds, ascending, all different), the cumulative count at each, and how many
+    series have it. Edges that some series lack are left out: their sums mean nothing.
 
     Raises MalformedError where a count is no finite number, the bucket at infinity is missing, or counts fall.
     """
-    if not rows or rows[-1][0] != inf:
+    if not edges or edges[-1] != inf:
         raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
-    buckets: list[Bucket] = []
-    floor, least = 0.0, rows[-1][2]
-    for le, count, series in rows:
+    # Nearly always all is well, which this shows without a step in Python for each bucket. A NaN fails it.
+    if counts[0] >= 0.0 and counts[-1] < inf and all(map(at_most, counts, counts[1:])) and min(series) >= series[-1]:
+        return Histogram(buckets=tuple(map(Bucket, edges, counts)))
+    return Histogram(buckets=tuple(_repaired(edges, counts, series)))
+
+
+def _repaired(edges: Sequence[float], counts: Sequence[float], series: Sequence[float]) -> Iterator[Bucket]:
+    """The buckets one by one, each with the reason why it cannot be used or with its rounding forgiven."""
+    floor, least = 0.0, series[-1]
+    for edge, count, having in zip(edges, counts, series, strict=True):
         if not -ROUNDING <= count < inf:
-            _refuse_count(le, count)
-        if series < least:
+            _refuse_count(edge, count)
+        if having < least:
             continue
         if count > floor:
             floor = count
         elif count < floor - ROUNDING * max(floor, 1.0):
             raise MalformedError(
-                "MalformedHistogram", f"the bucket at {le:g} s counts {count:g}, less than {floor:g} below it"
+                "MalformedHistogram", f"the bucket at {edge:g} s counts {count:g}, less than {floor:g} below it"
             )
-        buckets.append(Bucket(le, floor))
-    return Histogram(buckets=tuple(buckets))
+        yield Bucket(edge, floor)
 
 
 def _refuse_count(le: float, count: float) -> NoReturn:
@@ -94,23 +104,19 @@ def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
     heavy tail of latencies where a straight line overstates the misses 2 to 3 times. Returns None where the threshold
     lies above every finite edge: such a target cannot be measured.
     """
-    total, near = histogram.total, threshold * (1.0 - 1e-9)
-    lower_edge, lower_survival = 0.0, 1.0
-    for edge, count in histogram.buckets:
-        if edge < near:
-            lower_edge, lower_survival = edge, max(0.0, 1.0 - count / total)
-            continue
-        if isinf(edge):
-            return None
-        survival = max(0.0, 1.0 - count / total)
-        if isclose(edge, threshold, rel_tol=1e-9):
-            return ErrorRatio(Ratio(survival, survival, survival), aligned=True, neighbours=())
-        if edge > threshold:
-            least = 0.5 / total
-            estimate = _survival_between(threshold, (lower_edge, lower_survival), (edge, survival), least)
-            ratio = Ratio(lower=survival, point=min(max(estimate, survival), lower_survival), upper=lower_survival)
-            return ErrorRatio(ratio, aligned=False, neighbours=(lower_edge, edge) if lower_edge else (edge,))
-    return None
+    total, buckets = histogram.total, histogram.buckets
+    place = bisect_left(buckets, threshold * (1.0 - 1e-9), key=_edge)
+    edge, count = buckets[place]
+    if isinf(edge):
+        return None
+    survival = max(0.0, 1.0 - count / total)
+    if isclose(edge, threshold, rel_tol=1e-9):
+        return ErrorRatio(Ratio(survival, survival, survival), aligned=True, neighbours=())
+    lower_edge, lower_count = buckets[place - 1] if place else (0.0, 0.0)
+    upper = max(0.0, 1.0 - lower_count / total)
+    estimate = _survival_between(threshold, (lower_edge, upper), (edge, survival), 0.5 / total)
+    ratio = Ratio(lower=survival, point=min(max(estimate, survival), upper), upper=upper)
+    return ErrorRatio(ratio, aligned=False, neighbours=(lower_edge, edge) if lower_edge else (edge,))
 
 
 def quantile(histogram: Histogram, q: float) -> Quantile | None:
@@ -119,17 +125,14 @@ def quantile(histogram: Histogram, q: float) -> Quantile | None:
     total = histogram.total
     if total <= 0:
         return None
-    wanted = 1.0 - q
-    lower_edge, lower_count = 0.0, 0.0
-    for edge, count in histogram.buckets:
-        survival = 1.0 - count / total
-        if survival <= wanted + 1e-12:
-            if isinf(edge):
-                return Quantile(seconds=lower_edge, at_or_above=True)
-            low, high = (lower_edge, 1.0 - lower_count / total), (edge, max(0.0, survival))
-            return Quantile(_latency_between(wanted, low, high, 0.5 / total))
-        lower_edge, lower_count = edge, count
-    return None
+    wanted, buckets = 1.0 - q, histogram.buckets
+    place = bisect_left(buckets, True, key=lambda bucket: 1.0 - bucket[1] / total <= wanted + 1e-12)
+    edge, count = buckets[place]
+    lower_edge, lower_count = buckets[place - 1] if place else (0.0, 0.0)
+    if isinf(edge):
+        return Quantile(seconds=lower_edge, at_or_above=True)
+    low, high = (lower_edge, 1.0 - lower_count / total), (edge, max(0.0, 1.0 - count / total))
+    return Quantile(_latency_between(wanted, low, high, 0.5 / total))
 
 
 def _survival_between(at: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import inf, isinf, isnan, nan
 
-from tierkeeper.slo.histogram import MalformedError, Row, from_rows
+from tierkeeper.slo.histogram import ErrorRatio, MalformedError, error_ratio, from_columns
 from tierkeeper.slo.model import Histogram, Sample, Sli
 from tierkeeper.slo.signals import (
     FAMILY_LABEL,
@@ -18,6 +18,7 @@ from tierkeeper.slo.signals import (
     MetricLabels,
     Signal,
     SignalKind,
+    Stat,
 )
 from tierkeeper.tier import TierKey
 
@@ -43,8 +44,8 @@ class Problem:
     message: str
 
 
-RawBuckets = Mapping[str, Mapping[str, float]]
-"""One family's buckets as they came: ``le`` as written -> stat -> value."""
+Figures = dict[str, float]
+"""Values by pod, by stat, or by ``le`` as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,65 @@ class WindowHistogram:
     metric: str
     histogram: Histogram | None
     problem: Problem | None = None
+    _ratios: dict[float, ErrorRatio | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def error_ratio(self, threshold: float) -> ErrorRatio | None:
+        """``histogram.error_ratio``, worked out once a threshold; None also where there is nothing to divide."""
+        if threshold not in self._ratios:
+            counted = self.histogram if self.histogram and self.histogram.total > 0 else None
+            self._ratios[threshold] = error_ratio(counted, threshold) if counted else None
+        return self._ratios[threshold]
+
+
+@dataclass(frozen=True)
+class WindowBuckets:
+    """One SLI's buckets over one window as they came. What follows from them is worked out once: the answer of a slow
+    window serves many ticks."""
+
+    families: dict[str, dict[str, Figures]] = field(default_factory=dict)
+    """Family -> stat -> ``le`` as written -> value."""
+
+    @cached_property
+    def covered(self) -> bool:
+        """Whether the preferred family is there for every series that any family has.
+
+        During an image upgrade old pods know only the per-token families. Requests and tokens cannot be added, so all
+        pods are then read by tokens, until no window holds an old pod any more.
+        """
+        if REQUEST_TPOT_FAMILY not in self.families:
+            return False
+        tokens = sum(_series(stats) for family, stats in self.families.items() if family != REQUEST_TPOT_FAMILY)
+        return _series(self.families[REQUEST_TPOT_FAMILY]) >= tokens
+
+    @cached_property
+    def by_request(self) -> WindowHistogram:
+        """The preferred family alone."""
+        return self._histogram(name for name in self.families if name == REQUEST_TPOT_FAMILY)
+
+    @cached_property
+    def by_token(self) -> WindowHistogram:
+        """The other families together."""
+        return self._histogram(name for name in self.families if name != REQUEST_TPOT_FAMILY)
+
+    def _histogram(self, chosen: Iterable[str]) -> WindowHistogram:
+        names = sorted(self.families if len(self.families) == 1 else chosen)
+        metric = " + ".join(names)
+        try:
+            return WindowHistogram(metric=metric, histogram=_added_up([self.families[name] for name in names]))
+        except MalformedError as error:
+            return WindowHistogram(metric=metric, histogram=None, problem=Problem(error.reason, error.message))
+
+
+@dataclass(slots=True)
+class Share:
+    """What one answer says of one tier."""
+
+    key: TierKey
+    at: float
+    """Prometheus' clock at the newest evaluation, in Unix seconds."""
+    figures: Figures = field(default_factory=dict)
+    """Gauges by pod; rates by stat, which is empty where the signal has one figure only."""
+    buckets: WindowBuckets = field(default_factory=WindowBuckets)
 
 
 @dataclass(slots=True)
@@ -61,12 +121,12 @@ class Readings:
     """Everything the snapshot says of one tier. Values are as Prometheus gave them: they may be NaN or infinite."""
 
     key: TierKey
-    pods: dict[SignalKind, dict[str, float]] = field(default_factory=dict)
+    pods: dict[SignalKind, Figures] = field(default_factory=dict)
     """Gauges by kind and pod name."""
-    rates: dict[Signal, dict[str, float]] = field(default_factory=dict)
+    rates: dict[Signal, Figures] = field(default_factory=dict)
     """Per-second rates by signal and stat; the stat is empty where the signal has one figure only."""
-    families: dict[tuple[Sli, int], dict[str, dict[str, dict[str, float]]]] = field(default_factory=dict)
-    """Raw buckets by SLI and window seconds: family -> ``le`` as written -> stat -> value."""
+    families: dict[tuple[Sli, int], WindowBuckets] = field(default_factory=dict)
+    """Buckets by SLI and window seconds."""
     evaluated_at: float | None = None
     """Prometheus' clock at the newest evaluation in the snapshot, in Unix seconds."""
 
@@ -76,30 +136,65 @@ class Readings:
 
     def histograms(self, sli: Sli, *, control: Iterable[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
-        windows = {seconds: raw for (kind, seconds), raw in self.families.items() if kind is sli}
-        control_windows = set(control)
-        per_request = all(_covers(raw) for seconds, raw in windows.items() if seconds in control_windows)
+        windows = {seconds: buckets for (kind, seconds), buckets in self.families.items() if kind is sli}
+        slow = windows.keys() - set(control)
+        per_request = all(buckets.covered for seconds, buckets in windows.items() if seconds not in slow)
         return {
-            seconds: _window(raw, per_request=per_request if seconds in control_windows else _covers(raw))
-            for seconds, raw in windows.items()
+            seconds: buckets.by_request if (buckets.covered if seconds in slow else per_request) else buckets.by_token
+            for seconds, buckets in windows.items()
         }
 
 
 def group(answers: Mapping[Signal, Sequence[Sample]], labels: MetricLabels) -> dict[TierKey, Readings]:
-    """Sort the answers of one snapshot by tier. Samples without namespace or tier belong to nobody and are skipped.
+    """Sort the answers of one snapshot by tier."""
+    return join({signal: sort(signal, samples, labels) for signal, samples in answers.items()})
+
+
+def sort(signal: Signal, samples: Iterable[Sample], labels: MetricLabels) -> dict[TierKey, Share]:
+    """Sort one answer by tier. Samples without namespace or tier belong to nobody and are skipped.
 
     Where one figure comes twice (copies of a scraping pair that differ in a label nobody asked for), the larger counts.
     """
-    tiers: dict[TierKey, Readings] = {}
-    for signal, samples in answers.items():
-        for sample in samples:
-            namespace, name = sample.labels.get(labels.namespace), sample.labels.get(labels.tier)
-            if not namespace or not name:
+    shares: dict[tuple[str | None, str | None], Share] = {}
+    has_buckets, by_pod = signal.kind in BUCKET_SIGNALS, signal.kind in POD_SIGNALS
+    namespace_label, tier_label, label = labels.namespace, labels.tier, labels.pod if by_pod else STAT_LABEL
+    for sample in samples:
+        get = sample.labels.get
+        namespace, tier = owner = get(namespace_label), get(tier_label)
+        share = shares.get(owner)
+        if share is None:
+            if not namespace or not tier:
                 continue
-            key = TierKey(namespace=namespace, name=name)
-            readings = tiers.setdefault(key, Readings(key=key))
-            readings.evaluated_at = max(sample.at, readings.evaluated_at or sample.at)
-            _put(readings, signal, sample, labels)
+            share = shares[owner] = Share(TierKey(namespace, tier), sample.at)
+        elif sample.at > share.at:
+            share.at = sample.at
+        if has_buckets:
+            family = share.buckets.families.setdefault(get(FAMILY_LABEL, ""), {})
+            figures, name = family.setdefault(get(STAT_LABEL, ""), {}), get("le", "")
+        else:
+            figures, name = share.figures, get(label, "")
+            if by_pod and not name:
+                continue
+        figures[name] = _larger(figures[name], sample.value) if name in figures else sample.value
+    return {share.key: share for share in shares.values()}
+
+
+def join(answers: Mapping[Signal, Mapping[TierKey, Share]]) -> dict[TierKey, Readings]:
+    """The readings of each tier from answers that were sorted, now or for an earlier snapshot."""
+    tiers: dict[TierKey, Readings] = {}
+    for signal, shares in answers.items():
+        kind, sli = signal.kind, BUCKET_SIGNALS.get(signal.kind)
+        for key, share in shares.items():
+            readings = tiers.get(key)
+            if readings is None:
+                readings = tiers[key] = Readings(key=key, evaluated_at=share.at)
+            readings.evaluated_at = max(share.at, readings.evaluated_at or share.at)
+            if sli is not None:
+                readings.families[sli, signal.window_seconds] = share.buckets
+            elif kind in POD_SIGNALS:
+                readings.pods[kind] = share.figures
+            else:
+                readings.rates[signal] = share.figures
     return tiers
 
 
@@ -114,87 +209,47 @@ def value_problem(value: float, what: str) -> Problem | None:
     return None
 
 
-def _put(readings: Readings, signal: Signal, sample: Sample, labels: MetricLabels) -> None:
-    if signal.kind in POD_SIGNALS:
-        pod = sample.labels.get(labels.pod)
-        if pod:
-            figures = readings.pods.setdefault(signal.kind, {})
-            figures[pod] = _larger(figures.get(pod), sample.value)
-    elif sli := BUCKET_SIGNALS.get(signal.kind):
-        raw = readings.families.setdefault((sli, signal.window_seconds), {})
-        family = raw.setdefault(sample.labels.get(FAMILY_LABEL, ""), {})
-        _put_stat(family.setdefault(sample.labels.get("le", ""), {}), sample)
-    else:
-        _put_stat(readings.rates.setdefault(signal, {}), sample)
-
-
-def _put_stat(stats: dict[str, float], sample: Sample) -> None:
-    stat = sample.labels.get(STAT_LABEL, "")
-    stats[stat] = _larger(stats.get(stat), sample.value)
-
-
-def _larger(known: float | None, value: float) -> float:
+def _larger(known: float, value: float) -> float:
     """The larger of two; NaN wins, so that it is never hidden by a number."""
-    if known is None or isnan(value):
-        return value
-    return known if isnan(known) else max(known, value)
+    return known if isnan(known) or known > value else value
 
 
-def _covers(raw: Mapping[str, RawBuckets]) -> bool:
-    """Whether the preferred family is there for every series that any family has.
-
-    During an image upgrade old pods know only the per-token families. Requests and tokens cannot be added, so all
-    pods are then read by tokens, until no window holds an old pod any more.
-    """
-    if REQUEST_TPOT_FAMILY not in raw:
-        return False
-    tokens = sum(_series(buckets) for family, buckets in raw.items() if family != REQUEST_TPOT_FAMILY)
-    return _series(raw[REQUEST_TPOT_FAMILY]) >= tokens
+def _series(stats: Mapping[str, Figures]) -> float:
+    """How many series a family is the sum of; none where that is no number."""
+    series = stats.get(Stat.SERIES, {})
+    return _number(series["+Inf"] if "+Inf" in series else max(series.values(), default=0.0))
 
 
-def _series(buckets: RawBuckets) -> float:
-    top = buckets.get("+Inf")
-    return _number(top) if top else max((_number(b) for b in buckets.values()), default=0.0)
-
-
-def _number(stats: Mapping[str, float]) -> float:
-    """How many series a bucket is the sum of; none where that is no number."""
-    series = stats.get("series", 0.0)
+def _number(series: float) -> float:
     return series if -inf < series < inf else 0.0
 
 
-def _window(raw: Mapping[str, RawBuckets], *, per_request: bool) -> WindowHistogram:
-    names = sorted(raw) if len(raw) == 1 else [f for f in sorted(raw) if (f == REQUEST_TPOT_FAMILY) == per_request]
-    metric = " + ".join(names)
-    try:
-        return WindowHistogram(metric=metric, histogram=from_rows(_merge(raw[name] for name in names)))
-    except MalformedError as error:
-        return WindowHistogram(metric=metric, histogram=None, problem=Problem(error.reason, error.message))
-
-
-def _merge(families: Iterable[RawBuckets]) -> list[Row]:
+def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
     """Add up what has the same edge: "1" and "1.0" are one, and so are the halves of a family under two names.
 
-    Raises MalformedError where an edge is no number.
+    Raises MalformedError where an edge is no number, or where the figures are no histogram.
     """
-    merged: dict[float, Row] = {}
-    for buckets in families:
-        for text, stats in buckets.items():
+    counts, series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
+    edges = sorted(counts.keys() | series.keys())
+    return from_columns(edges, [counts.get(le, nan) for le in edges], [_number(series.get(le, 0.0)) for le in edges])
+
+
+def _by_edge(families: Iterable[Mapping[str, Figures]], stat: Stat) -> dict[float, float]:
+    added: dict[float, float] = {}
+    for stats in families:
+        for text, value in stats.get(stat, {}).items():
             le = _le(text)
-            if isnan(le):
-                raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no number")
-            count, series = stats.get("sum", nan), _number(stats)
-            if le in merged:
-                _, more, others = merged[le]
-                count, series = count + more, series + others
-            merged[le] = le, count, series
-    return [merged[le] for le in sorted(merged)]
+            added[le] = added[le] + value if le in added else value
+    return added
 
 
 @lru_cache(maxsize=1024)
 def _le(text: str) -> float:
-    """A bucket's edge in seconds, NaN where it is no number."""
+    """A bucket's edge in seconds. Raises MalformedError where it is no number."""
     try:
-        return float(text)
+        le = float(text)
     except ValueError:
-        return nan
+        le = nan
+    if isnan(le):
+        raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no number")
+    return le

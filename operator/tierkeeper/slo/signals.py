@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 TTFT_FAMILIES = ("vllm:time_to_first_token_seconds",)
 """The histogram behind the TTFT SLI; the name is the same in all vLLM releases."""
@@ -64,8 +65,7 @@ class SignalKind(StrEnum):
     TPOT_BUCKETS = "tpotBuckets"
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(NamedTuple):
     """One query's worth of data: a kind, over a look-back window where it has one (0: an instant)."""
 
     kind: SignalKind
