@@ -34,6 +34,10 @@ LONG_SECONDS = 6 * 3600.0
 FINE_SLOT, COARSE_SLOT = 60.0, 180.0
 """Slots of the oracles' schedules; coarse ones for runs above six hours."""
 
+BEFORE_SECONDS, BEFORE_TARGETS = 60.0, 30.0
+"""A slot is judged with so much of the traffic before it, and so many TTFT targets at least: where 10 s may be waited,
+a queue that will miss takes minutes to grow."""
+
 MANY = 1_000_000
 """GPUs, where a scenario has no limit."""
 
@@ -43,6 +47,14 @@ Progress = Callable[[float], None]
 def own_limits(tier: SimTier) -> tuple[int, int]:
     """max-num-seqs and token budget as the spec gives them to a new replica."""
     return tier.spec.engine.max_num_seqs, tier.spec.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
+
+
+def start_limits(tier: SimTier) -> tuple[int, int]:
+    """max-num-seqs and token budget that the scenario starts the pool with."""
+    own = own_limits(tier)
+    if tier.start is None:
+        return own
+    return tier.start.max_num_seqs, tier.start.max_num_batched_tokens or own[1]
 
 
 def carried(tier: SimTier, limits: tuple[int, int], *, seed: int = 0) -> float:
@@ -113,19 +125,35 @@ def carrying_oracle(scenario: Scenario, *, seed: int, progress: Progress | None 
 
 
 def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = None) -> Row:
-    """Oracle (3): the fewest GPU-hours with as many bad requests as the error budget allows, at the best limits."""
+    """Oracle (3): the fewest GPU-hours with as many bad requests as the error budget allows.
+
+    At the better of two fixed limits: those at which one replica carries most, and those that the pool starts with.
+    """
     rows = []
     for number, tier in enumerate(scenario.tiers):
-        limits = best_limits(tier)
-        stage = _stage(scenario, tier, limits, seed)
+        choices = list(dict.fromkeys((best_limits(tier), start_limits(tier))))
 
-        def told(share: float, done: int = number) -> None:
+        def told(share: float, before: int, done: int = number, of: int = len(choices)) -> None:
             if progress is not None:
-                progress((done + share) / len(scenario.tiers))
+                progress((done + (before + share) / of) / len(scenario.tiers))
 
-        found = budget_aware(stage, _plant(scenario, tier), progress=told)
-        rows.append(_row(scenario, tier, found.replay.bad, found.replay.gpu_seconds) | {"limits": list(limits)})
+        found = [
+            _oracle(scenario, tier, limits, seed, lambda share, before=before: told(share, before))
+            for before, limits in enumerate(choices)
+        ]
+        rows.append(min(found, key=lambda row: (not row["kept"], _cost(row))))
     return _pooled(rows, [tier.spec.key.name for tier in scenario.tiers])
+
+
+def _oracle(scenario: Scenario, tier: SimTier, limits: tuple[int, int], seed: int, progress: Progress) -> Row:
+    stage = _stage(scenario, tier, limits, seed)
+    found = budget_aware(stage, _plant(scenario, tier), progress=progress).replay
+    return _row(scenario, tier, found.bad, found.gpu_seconds) | {"limits": limits}
+
+
+def _cost(row: Row) -> float:
+    """What is less is better: GPU-hours of a schedule that keeps the objective, bad requests of one that does not."""
+    return float(row["gpu_hours"] if row["kept"] else row["requests"] - row["good"])
 
 
 def _carries(tier: SimTier, limits: tuple[int, int], rate: float, seed: int) -> bool:
@@ -161,6 +189,7 @@ def _stage(scenario: Scenario, tier: SimTier, limits: tuple[int, int], seed: int
         max_num_batched_tokens=limits[1],
         seconds=scenario.seconds,
         seed=seed,
+        before_seconds=max(BEFORE_SECONDS, BEFORE_TARGETS * (_objective(tier).ttft_seconds or 0.0)),
     )
 
 
