@@ -41,8 +41,8 @@ class Act:
 ACTS = (
     Act("steady", 20, {"platinum": 0.8, "gold": 1.0, "standard": 0.8}),
     Act("burst on Standard", 35, {"platinum": 0.8, "gold": 1.0, "standard": 3.2}),
-    Act("step on Gold", 145, {"platinum": 0.8, "gold": 3.4, "standard": 0.8}),
-    Act("quiet", 90, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
+    Act("step on Gold", 130, {"platinum": 0.8, "gold": 3.4, "standard": 0.8}),
+    Act("quiet", 110, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
 )
 
 #: Seconds after the step on Gold within which the pool may miss its promise: evidence (20 s), a live resize and its
