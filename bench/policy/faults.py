@@ -20,8 +20,14 @@ class Fault:
     faults: Faults = NO_FAULTS
     startup_seconds: float | None = None
     """None: that of the run."""
-    speed: float | None = None
+    speed: float = 1.0
     """The profile that our law is given is so many times the usual one in each of its constants."""
+    prefill: float = 1.0
+    """Its prefill constant alone is so many times the usual one: another shape, which no measured speed corrects."""
+
+    @property
+    def misleads(self) -> bool:
+        return (self.speed, self.prefill) != (1.0, 1.0)
 
 
 NONE = Fault("none", "nothing goes wrong")
@@ -39,8 +45,10 @@ FAULTS: Mapping[str, Fault] = {
         Fault("resets", "a pod's counters start again twice an hour", Faults(resets_per_hour=2.0)),
         Fault("frozen", "Prometheus repeats itself for 5 minutes, three times an hour", Faults(frozen=_SHORT)),
         Fault("down", "Prometheus cannot be reached for 5 minutes, three times an hour", Faults(down=_SHORT)),
-        Fault("profile-slow", "the profile says 30 % more than the truth", speed=1.3),
-        Fault("profile-fast", "the profile says 30 % less than the truth", speed=0.7),
+        Fault("profile-slow", "the profile's constants are 30 % above the truth", speed=1.3),
+        Fault("profile-fast", "the profile's constants are 30 % below the truth", speed=0.7),
+        Fault("prefill-slow", "the profile's prefill alone is 30 % above the truth", prefill=1.3),
+        Fault("prefill-fast", "the profile's prefill alone is 30 % below the truth", prefill=0.7),
         Fault("start-30", "replicas start in 30 s", startup_seconds=30.0),
         Fault("start-300", "replicas start in 5 min", startup_seconds=300.0),
         Fault("start-600", "replicas start in 10 min", startup_seconds=600.0),
@@ -52,23 +60,23 @@ TAKES_A_PROFILE = any(field.name == "profile" for field in dataclasses.fields(Ou
 
 
 def possible(fault: Fault) -> bool:
-    return fault.speed is None or TAKES_A_PROFILE
+    return not fault.misleads or TAKES_A_PROFILE
 
 
-def misled(make: Callable[[], Policy], speed: float | None) -> Policy:
-    """The policy, with a profile whose constants are all off by a factor where one is given."""
+def misled(make: Callable[[], Policy], fault: Fault) -> Policy:
+    """The policy, with a wrong profile where the fault is one; peers are given none anyway."""
     policy = make()
-    if speed is None or not isinstance(policy, Ours):
+    if not fault.misleads or not isinstance(policy, Ours):
         return policy
-    return dataclasses.replace(policy, profile=scaled(LLAMA_8B_2XA100, speed))
+    return dataclasses.replace(policy, profile=wrong(LLAMA_8B_2XA100, speed=fault.speed, prefill=fault.prefill))
 
 
-def scaled(profile: Profile, factor: float) -> Profile:
-    """A profile whose every constant is so many times the one given."""
+def wrong(profile: Profile, *, speed: float, prefill: float) -> Profile:
+    """A profile whose every constant is ``speed`` times the one given, the prefill's ``prefill`` times that."""
     return dataclasses.replace(
         profile,
-        base_seconds=profile.base_seconds * factor,
-        per_sequence_seconds=profile.per_sequence_seconds * factor,
-        per_context_token_seconds=profile.per_context_token_seconds * factor,
-        per_prefill_token_seconds=profile.per_prefill_token_seconds * factor,
+        base_seconds=profile.base_seconds * speed,
+        per_sequence_seconds=profile.per_sequence_seconds * speed,
+        per_context_token_seconds=profile.per_context_token_seconds * speed,
+        per_prefill_token_seconds=profile.per_prefill_token_seconds * speed * prefill,
     )

@@ -45,7 +45,7 @@ class Job:
         stretch = QUICK.get(self.scenario) if self.quick else None
         start = self.fault.startup_seconds or self.startup_seconds
         what = (self.scenario, start, self.seed, stretch, self.entry.settings or self.entry.name)
-        return cache.key(self.entry.kind, (*what, self.fault.faults, self.fault.speed))
+        return cache.key(self.entry.kind, (*what, self.fault.faults, self.fault.speed, self.fault.prefill))
 
 
 def done(job: Job) -> Row | None:

@@ -25,7 +25,7 @@ def run(played: Scenario, entry: Entry, *, seed: int = 0, fault: Fault = NONE, p
         return bound(played, seed=seed, progress=progress)
     if entry.kind is Kind.BOUND:
         played = bounds.static_peak(played)
-    policy = faults.misled(entry.make, fault.speed)
+    policy = faults.misled(entry.make, fault)
     made = simulate(
         played.tiers, policy, _settings(played, policy, seed, fault), seconds=played.seconds, progress=_told(progress)
     )
