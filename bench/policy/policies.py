@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from bench.policy.variants import FEEDS_FORWARD, NEEDS_FEED_FORWARD, VARIANTS
+from bench.policy.variants import VARIANTS
 from tierkeeper.sim.peers import catalog
 from tierkeeper.sim.peers.dynamo import MISSING
 from tierkeeper.sim.policy import Ours, Policy, Static
@@ -70,11 +70,7 @@ GRIDS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 def entries() -> list[Entry]:
     """All that can be run here and now, in the order of the scoreboard."""
     found = [Entry("tierkeeper", Kind.OURS, "the shipped law", make=Ours)]
-    found += [
-        Entry(name, Kind.OURS, f"ours, {name.replace('-', ' ')}", make=make)
-        for name, make in VARIANTS.items()
-        if FEEDS_FORWARD or name not in NEEDS_FEED_FORWARD
-    ]
+    found += [Entry(name, Kind.OURS, f"ours, {name.replace('-', ' ')}", make=make) for name, make in VARIANTS.items()]
     found.append(Entry("static-peak", Kind.BOUND, "the replicas of the peak, all the time", make=Static, knows=True))
     found += [one for name in catalog.DEFAULTS if missing(name) is None for one in _peer(name)]
     found.append(Entry("oracle", Kind.BOUND, "by the mean rate of each slot, start-up known", knows=True))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tierkeeper.scaling import belief
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.policy import Ours, TierView
@@ -58,25 +59,17 @@ def _clean(slo: SloAssessment) -> SloAssessment:
     return dataclasses.replace(slo, windows=windows, budget_left=left, burning=False, urgent=False)
 
 
-def _knowledge(memory: Memory, **changed: object) -> Memory:
-    return dataclasses.replace(memory, knowledge=dataclasses.replace(memory.knowledge, **changed))
-
-
 def no_learning(memory: Memory) -> Memory:
     """What the pool carries is what the model says, whatever was missed or kept."""
-    from tierkeeper.scaling import belief
-
-    return _knowledge(memory, belief=belief.fresh())
+    return dataclasses.replace(memory, knowledge=dataclasses.replace(memory.knowledge, belief=belief.fresh()))
 
 
 def no_forecast(memory: Memory) -> Memory:
     """What arrives now is what is planned for: the two forecasts have lost for good."""
     before = memory.knowledge.forecaster
-    return _knowledge(memory, forecaster=dataclasses.replace(before, losses=(before.losses[0], math.inf, math.inf)))
+    lost = dataclasses.replace(before, losses=(before.losses[0], math.inf, math.inf))
+    return dataclasses.replace(memory, knowledge=dataclasses.replace(memory.knowledge, forecaster=lost))
 
-
-FEEDS_FORWARD = any(field.name == "knowledge" for field in dataclasses.fields(Memory))
-"""Whether this law sizes pools from demand; one that only reacts has no forecast and learns no capacity."""
 
 VARIANTS: Mapping[str, Callable[[], Variant]] = {
     "no-feedback": lambda: Variant("no-feedback", see=no_burn, remember=no_learning),
@@ -84,4 +77,3 @@ VARIANTS: Mapping[str, Callable[[], Variant]] = {
     "no-live-resize": lambda: Variant("no-live-resize", see=no_live_resize),
     "no-token-budget": lambda: Variant("no-token-budget", see=no_token_budget),
 }
-NEEDS_FEED_FORWARD = ("no-feedback", "no-forecast")

@@ -95,3 +95,8 @@ def test_a_part_of_a_scenario_begins_at_zero_and_keeps_its_changes() -> None:
 )
 def test_tokens_are_on_time_again_after_two_good_minutes_in_a_row(late: list[int], minutes: int | None) -> None:
     assert minutes_back(np.array(late, dtype=bool)) == minutes
+
+
+@pytest.mark.parametrize("name", ["no-feedback", "no-forecast", "no-token-budget"])
+def test_ours_with_something_taken_away_still_serves(name: str) -> None:
+    assert played(name)["attainment"] > 0.9
