@@ -185,6 +185,14 @@ def test_the_token_budget_stays_while_tpot_has_room():
     assert story.levers.max_num_batched_tokens == 8192
 
 
+def test_an_overloaded_pool_gets_replicas_and_no_batch_below_the_right_one():
+    story = served(20.0, replicas=4)
+    for _ in range(60):
+        story.serves(60.0).burns(tpot=20.0, p99=0.05).tick()
+    assert story.levers.max_num_seqs >= 45
+    assert story.levers.replicas >= 6
+
+
 def test_missing_data_holds_whatever_was_learned():
     story = served(10.0, replicas=6, minutes=4)
     before = story.levers

@@ -168,7 +168,8 @@ def _tpot(ctx: Context, plan: Plan) -> Proposal:
     if lower is not None:
         return dataclasses.replace(lower.with_levers(replicas=wanted), demanded=wanted)
     smaller = max(ctx.spec.scaling.max_num_seqs.min, math.floor(cap * CUT_FACTOR))
-    if ctx.live_reachable and ctx.batch >= BINDS * cap and smaller < cap:
+    # Under more load than the pool carries a smaller batch only carries less of it: replicas are the remedy.
+    if ctx.live_reachable and not plan.overloaded and ctx.batch >= BINDS * cap and smaller < cap:
         levers = dataclasses.replace(ctx.current, max_num_seqs=smaller, replicas=max(wanted, ctx.current.replicas))
         return Proposal(levers, Reason.TPOT_LOWER_CAP, ctx.finding.cause, demanded=wanted)
     return _more(ctx, plan, Reason.TPOT_ADD_REPLICAS)
