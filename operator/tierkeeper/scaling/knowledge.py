@@ -19,8 +19,9 @@ from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
 from tierkeeper.tier import TierSpec
 
-#: The mix is the last two minutes' (a shift of it within ten minutes must be followed), and ten requests' at least.
-MIX_SECONDS, MIX_REQUESTS = 120.0, 10.0
+#: The mix is the last minute's beside the minute that rates look back (a shift of it within ten minutes must be
+#: followed), and 300 requests' at least: their mean prompt is within 7 % (its coefficient of variation is 1.2).
+MIX_SECONDS, MIX_REQUESTS = 60.0, 300.0
 
 #: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
 SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
@@ -200,6 +201,7 @@ def learn(
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
     arriving = demand.demand(looks, minutes, rate=rate, work=work, traffic=traffic)
+    knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = dataclasses.replace(
         _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
         at=now,
@@ -213,14 +215,9 @@ def learn(
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
-def _measure(
-    knowledge: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
-) -> Knowledge:
-    """Lengths, speed and KV room from one look.
-
-    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
-    (arrivals x seconds of reading) are not among them.
-    """
+def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge:
+    """Mean lengths from one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
+    when a pool grows for it."""
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
     if requests > 0 and traffic.prompt_tokens_per_second > 0:
@@ -231,7 +228,17 @@ def _measure(
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
-    found = dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+    return dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+
+
+def _measure(
+    found: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
+) -> Knowledge:
+    """Speed and KV room from one look.
+
+    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
+    (arrivals x seconds of reading) are not among them.
+    """
     pods = max(traffic.observed_pods, 1)
     running = sum(one.present - one.waiting for one in looks) / len(looks)
     reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
