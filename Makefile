@@ -37,7 +37,7 @@ lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/lint-imports
 
 unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
-	.venv/bin/pytest tests -m "not e2e" -q -n 2 --ignore tests/sim --ignore tests/bench
+	.venv/bin/pytest tests -m "not e2e" -q -n 3 --dist worksteal --ignore tests/sim --ignore tests/bench
 
 sim: $(STAMP) ## Run the tests of the simulator and of the scoreboard (a minute)
 	.venv/bin/pytest tests/sim tests/bench -m "not e2e" -q -n 2

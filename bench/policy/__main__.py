@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.policy import faults, jobs, tuning
+from bench.policy import jobs, tuning
 from bench.policy.board import SUMMARY, Line, Sheet, as_dict, columns, markdown, summary
 from bench.policy.faults import FAULTS
 from bench.policy.jobs import Job
@@ -149,7 +149,7 @@ def _matrix(
     """Attainment by fault, and how far it is below the same run without one."""
     shown = [entry for entry in entries if entry.make is not None and not entry.knows]
     shown = shown if options.policy else shown[:1]
-    found = [fault for fault in FAULTS.values() if faults.possible(fault)]
+    found = list(FAULTS.values())
     startup = options.startup[0] if options.startup else 120.0
     wanted = [
         Job(name, entry, startup, options.seed, options.quick, fault)
@@ -174,9 +174,6 @@ def _matrix(
                 written.append({"scenario": name, "fault": fault.name, "policy": entry.name, **row})
             table.add_row(f"{fault.name}: {fault.about}", *cells)
         console.print(table)
-    skipped = [fault.name for fault in FAULTS.values() if not faults.possible(fault)]
-    if skipped:
-        console.print(f"Not run, as this law takes no profile: {', '.join(skipped)}")
     options.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": _command(options), "rows": written}, ensure_ascii=False, indent=1)
     (options.out / "policy-faults.json").write_text(text + "\n", encoding="utf-8")

@@ -55,13 +55,6 @@ FAULTS: Mapping[str, Fault] = {
     )
 }
 
-TAKES_A_PROFILE = any(field.name == "profile" for field in dataclasses.fields(Ours))
-"""Whether our law can be told another profile than its own."""
-
-
-def possible(fault: Fault) -> bool:
-    return not fault.misleads or TAKES_A_PROFILE
-
 
 def misled(make: Callable[[], Policy], fault: Fault) -> Policy:
     """The policy, with a wrong profile where the fault is one; peers are given none anyway."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
@@ -61,6 +62,8 @@ class Ours:
     """The operator's own law, ``decide`` and ``arbitrate`` as they ship, with one memory a tier."""
 
     name: str = "tierkeeper"
+    profile: Profile = LLAMA_8B_2XA100
+    """The shape that the law starts from; the operator ships this one."""
     decisions: dict[TierKey, Decision] = field(default_factory=dict)
     _memories: dict[TierKey, Memory] = field(default_factory=dict)
 
@@ -80,6 +83,7 @@ class Ours:
             assessment=view.assessment,
             pool=view.pool,
             memory=self._memories.get(key) or Memory.fresh(now),
+            profile=self.profile,
         )
         return Claim(view.spec, view.assessment, view.pool, decision, memory)
 
