@@ -16,9 +16,9 @@ from tierkeeper.sim.peers.figures import PodLoad, Scraped, StepReport, prometheu
 from tierkeeper.sim.peers.static import StaticLaw, StaticSettings
 from tierkeeper.sim.policy import TierView
 from tierkeeper.sim.scrape import Scraper, Scraping
-from tierkeeper.slo.model import Assessment, Bucket, Histogram, SignalState
+from tierkeeper.slo.model import Assessment, Histogram, SignalState
 
-HISTOGRAM = Histogram((Bucket(0.5, 50.0), Bucket(1.0, 90.0), Bucket(2.5, 99.0), Bucket(float("inf"), 100.0)))
+HISTOGRAM = Histogram((0.5, 1.0, 2.5, float("inf")), (50.0, 90.0, 99.0, 100.0))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_quantile_is_read_as_prometheus_reads_it(q, seconds):
 
 def test_an_empty_histogram_has_no_quantile():
     assert prometheus_quantile(None, 0.99) is None
-    assert prometheus_quantile(Histogram((Bucket(1.0, 0.0), Bucket(float("inf"), 0.0))), 0.99) is None
+    assert prometheus_quantile(Histogram((1.0, float("inf")), (0.0, 0.0)), 0.99) is None
 
 
 def view(*, ready: int = 2, draining: int = 0, state: SignalState = SignalState.OK) -> TierView:

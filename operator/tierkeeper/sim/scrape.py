@@ -15,7 +15,7 @@ import numpy as np
 from tierkeeper.sim.columns import Columns, Floats
 from tierkeeper.sim.model import PodPage
 from tierkeeper.sim.tsdb import Subquery, Times, Tsdb
-from tierkeeper.slo.model import Bucket, Histogram
+from tierkeeper.slo.model import Histogram
 
 EPOCH_SECONDS = 1_700_006_400
 """Prometheus' clock at the start of a run: midnight UTC, so that the steps of all subqueries fall on it."""
@@ -224,7 +224,7 @@ class View:
             return None
         counts = found.totals[columns.families[family]]
         edges = (*columns.edges(family), float("inf"))
-        return Histogram(tuple(Bucket(edge, count) for edge, count in zip(edges, counts, strict=True)))
+        return Histogram(edges, tuple(counts))
 
     def summed(self, seconds: int) -> Summed:
         """``sum(increase(counter[seconds]))`` of every counter, by column."""

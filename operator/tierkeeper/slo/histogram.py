@@ -6,17 +6,13 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isclose, isinf, isnan, log
-from operator import itemgetter
 from operator import le as at_most
 from typing import NamedTuple, NoReturn
 
-from tierkeeper.slo.model import Bucket, Histogram, Quantile, Ratio
+from tierkeeper.slo.model import Histogram, Quantile, Ratio
 
 ROUNDING = 1e-6
 """Relative error that ``increase()``'s extrapolation and the sum over pods may leave; more is a broken histogram."""
-
-
-_edge = itemgetter(0)
 
 
 class MalformedError(ValueError):
@@ -63,12 +59,15 @@ def from_columns(edges: Sequence[float], counts: Sequence[float], series: Sequen
         raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
     # Nearly always all is well, which this shows without a step in Python for each bucket. A NaN fails it.
     if counts[0] >= 0.0 and counts[-1] < inf and all(map(at_most, counts, counts[1:])) and min(series) >= series[-1]:
-        return Histogram(buckets=tuple(map(Bucket, edges, counts)))
-    return Histogram(buckets=tuple(_repaired(edges, counts, series)))
+        return Histogram(tuple(edges), tuple(counts))
+    kept = dict(_repaired(edges, counts, series))
+    return Histogram(tuple(kept), tuple(kept.values()))
 
 
-def _repaired(edges: Sequence[float], counts: Sequence[float], series: Sequence[float]) -> Iterator[Bucket]:
-    """The buckets one by one, each with the reason why it cannot be used or with its rounding forgiven."""
+def _repaired(
+    edges: Sequence[float], counts: Sequence[float], series: Sequence[float]
+) -> Iterator[tuple[float, float]]:
+    """Edges and counts one by one: refused with the reason, or with their rounding forgiven."""
     floor, least = 0.0, series[-1]
     for edge, count, having in zip(edges, counts, series, strict=True):
         if not -ROUNDING <= count < inf:
@@ -81,7 +80,7 @@ def _repaired(edges: Sequence[float], counts: Sequence[float], series: Sequence[
             raise MalformedError(
                 "MalformedHistogram", f"the bucket at {edge:g} s counts {count:g}, less than {floor:g} below it"
             )
-        yield Bucket(edge, floor)
+        yield edge, floor
 
 
 def _refuse_count(le: float, count: float) -> NoReturn:
@@ -94,7 +93,7 @@ def _refuse_count(le: float, count: float) -> NoReturn:
 
 def top_finite_edge(histogram: Histogram) -> float | None:
     """The highest finite edge in seconds; None where there is only the open bucket."""
-    return histogram.buckets[-2].le if len(histogram.buckets) > 1 else None
+    return histogram.edges[-2] if len(histogram.edges) > 1 else None
 
 
 def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
@@ -104,15 +103,14 @@ def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
     heavy tail of latencies where a straight line overstates the misses 2 to 3 times. Returns None where the threshold
     lies above every finite edge: such a target cannot be measured.
     """
-    total, buckets = histogram.total, histogram.buckets
-    place = bisect_left(buckets, threshold * (1.0 - 1e-9), key=_edge)
-    edge, count = buckets[place]
+    total, edges, counts = histogram.total, histogram.edges, histogram.counts
+    place = bisect_left(edges, threshold * (1.0 - 1e-9))
+    edge, survival = edges[place], max(0.0, 1.0 - counts[place] / total)
     if isinf(edge):
         return None
-    survival = max(0.0, 1.0 - count / total)
     if isclose(edge, threshold, rel_tol=1e-9):
         return ErrorRatio(Ratio(survival, survival, survival), aligned=True, neighbours=())
-    lower_edge, lower_count = buckets[place - 1] if place else (0.0, 0.0)
+    lower_edge, lower_count = (edges[place - 1], counts[place - 1]) if place else (0.0, 0.0)
     upper = max(0.0, 1.0 - lower_count / total)
     estimate = _survival_between(threshold, (lower_edge, upper), (edge, survival), 0.5 / total)
     ratio = Ratio(lower=survival, point=min(max(estimate, survival), upper), upper=upper)
@@ -125,13 +123,12 @@ def quantile(histogram: Histogram, q: float) -> Quantile | None:
     total = histogram.total
     if total <= 0:
         return None
-    wanted, buckets = 1.0 - q, histogram.buckets
-    place = bisect_left(buckets, True, key=lambda bucket: 1.0 - bucket[1] / total <= wanted + 1e-12)
-    edge, count = buckets[place]
-    lower_edge, lower_count = buckets[place - 1] if place else (0.0, 0.0)
-    if isinf(edge):
+    wanted, edges, counts = 1.0 - q, histogram.edges, histogram.counts
+    place = bisect_left(counts, True, key=lambda count: 1.0 - count / total <= wanted + 1e-12)
+    lower_edge, lower_count = (edges[place - 1], counts[place - 1]) if place else (0.0, 0.0)
+    if isinf(edges[place]):
         return Quantile(seconds=lower_edge, at_or_above=True)
-    low, high = (lower_edge, 1.0 - lower_count / total), (edge, max(0.0, 1.0 - count / total))
+    low, high = (lower_edge, 1.0 - lower_count / total), (edges[place], max(0.0, 1.0 - counts[place] / total))
     return Quantile(_latency_between(wanted, low, high, 0.5 / total))
 
 

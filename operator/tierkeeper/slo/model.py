@@ -52,14 +52,22 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Cumulative buckets in ascending order of ``le``, the last one at infinity; ``sum`` in seconds if known."""
+    """Edges in seconds, ascending, the last one infinite, and at each the cumulative count of observations.
 
-    buckets: tuple[Bucket, ...]
-    sum: float | None = None
+    Two plain tuples and not one of buckets: a fleet has a hundred thousand buckets a tick, and all tiers of one engine
+    share their edges.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        return tuple(map(Bucket, self.edges, self.counts))
 
     @property
     def total(self) -> float:
-        return self.buckets[-1].count if self.buckets else 0.0
+        return self.counts[-1] if self.counts else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,9 +229,21 @@ def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
 
     Raises MalformedError where an edge is no number, or where the figures are no histogram.
     """
-    counts, series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
-    edges = sorted(counts.keys() | series.keys())
-    return from_columns(edges, [counts.get(le, nan) for le in edges], [_number(series.get(le, 0.0)) for le in edges])
+    if len(families) == 1:
+        counts, series = families[0].get(Stat.SUM, {}), families[0].get(Stat.SERIES, {})
+        edges, texts = _ascending(tuple(counts))
+        if len(edges) == len(texts) and counts.keys() == series.keys():
+            return from_columns(edges, [counts[text] for text in texts], [series[text] for text in texts])
+    by_count, by_series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
+    edges = tuple(sorted(by_count.keys() | by_series.keys()))
+    return from_columns(edges, [by_count.get(le, nan) for le in edges], [by_series.get(le, 0.0) for le in edges])
+
+
+@lru_cache(maxsize=1024)
+def _ascending(texts: tuple[str, ...]) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """The edges in ascending order, and so their spellings, which may be more. Raises as ``_le`` does."""
+    edges = {_le(text) for text in texts}
+    return tuple(sorted(edges)), tuple(sorted(texts, key=_le))
 
 
 def _by_edge(families: Iterable[Mapping[str, Figures]], stat: Stat) -> dict[float, float]:
