@@ -124,7 +124,7 @@ def quantile(histogram: Histogram, q: float) -> Quantile | None:
     if total <= 0:
         return None
     wanted, edges, counts = 1.0 - q, histogram.edges, histogram.counts
-    place = bisect_left(counts, True, key=lambda count: 1.0 - count / total <= wanted + 1e-12)
+    place = bisect_left(counts, total * (q - 1e-12))
     lower_edge, lower_count = (edges[place - 1], counts[place - 1]) if place else (0.0, 0.0)
     if isinf(edges[place]):
         return Quantile(seconds=lower_edge, at_or_above=True)

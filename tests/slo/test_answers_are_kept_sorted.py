@@ -1,0 +1,66 @@
+"""An answer that serves many snapshots is sorted by tier once; what is put together from old and new is the same."""
+
+from math import inf, nan
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.slo.world import GOLD, ITL, LABELS, REQUEST_TPOT, TTFT, Pool, cumulative
+from tierkeeper.slo.model import Sample, Sli
+from tierkeeper.slo.readings import group, join, sort
+from tierkeeper.slo.signals import Signal, SignalKind
+
+CONTROL = (60, 300, 1800, 21600)
+SIGNALS = (
+    Signal(SignalKind.RUNNING),
+    Signal(SignalKind.SAMPLE_AGE),
+    Signal(SignalKind.REQUESTS, 60),
+    Signal(SignalKind.QUEUE_TIME, 60),
+    Signal(SignalKind.TTFT_BUCKETS, 300),
+    Signal(SignalKind.TPOT_BUCKETS, 300),
+    Signal(SignalKind.TPOT_BUCKETS, 21600),
+)
+LABEL_VALUES = {
+    "namespace": ("llm", "lab", ""),
+    "tier": ("gold", "silver"),
+    "pod": ("a", "b"),
+    "stat": ("sum", "count", "series"),
+    "family": (TTFT, REQUEST_TPOT, ITL),
+    "le": ("0.5", "1", "1.0", "+Inf", "soon"),
+}
+
+samples = st.builds(
+    Sample,
+    st.fixed_dictionaries({}, optional={label: st.sampled_from(values) for label, values in LABEL_VALUES.items()}),
+    st.one_of(st.integers(0, 50).map(float), st.sampled_from([nan, inf, -inf])),
+    st.integers(1, 9).map(float),
+)
+news = st.dictionaries(st.sampled_from(SIGNALS), st.lists(samples, max_size=12), max_size=4)
+
+
+def told(readings):
+    """All that readings say, with what follows from their buckets. As text, in which a NaN equals itself."""
+    return {key: repr((one, [one.histograms(sli, control=CONTROL) for sli in Sli])) for key, one in readings.items()}
+
+
+@settings(deadline=None)
+@given(st.lists(news, min_size=1, max_size=4))
+def test_old_answers_with_new_ones_tell_the_same_as_all_of_them_sorted_anew(snapshots):
+    answers, shares = {}, {}
+    for new in snapshots:
+        answers |= new
+        shares |= {signal: sort(signal, found, LABELS) for signal, found in new.items()}
+        assert told(join(shares)) == told(group(answers, LABELS))
+
+
+def test_an_answer_that_still_holds_is_not_built_into_a_histogram_again():
+    counts = cumulative([0.2] * 97 + [1.2] * 3)
+    pool = Pool().ttft(counts, windows=(60, 300, 1800))
+    shares = {signal: sort(signal, found, LABELS) for signal, found in pool.answers().items()}
+    before = join(shares)[GOLD].histograms(Sli.TTFT, control=CONTROL)
+    fresh = Signal(SignalKind.TTFT_BUCKETS, 60)
+    shares[fresh] = sort(fresh, pool.answers()[fresh], LABELS)
+    after = join(shares)[GOLD].histograms(Sli.TTFT, control=CONTROL)
+    assert after == before
+    assert after[1800].histogram is before[1800].histogram
+    assert after[60].histogram is not before[60].histogram
