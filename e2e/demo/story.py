@@ -41,13 +41,13 @@ class Act:
 ACTS = (
     Act("steady", 20, {"platinum": 0.8, "gold": 1.0, "standard": 0.8}),
     Act("burst on Standard", 35, {"platinum": 0.8, "gold": 1.0, "standard": 3.2}),
-    Act("step on Gold", 130, {"platinum": 0.8, "gold": 3.4, "standard": 0.8}),
-    Act("quiet", 110, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
+    Act("step on Gold", 120, {"platinum": 0.8, "gold": 3.4, "standard": 0.8}),
+    Act("quiet", 135, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
 )
 
 #: Seconds after the step on Gold within which the pool may miss its promise: evidence (20 s), a live resize and its
-#: settling (15 s), a replica that starts (15 s), and the backlog that had built up until then (40 s).
-GOLD_RECOVERY_SECONDS = 100
+#: settling (15 s), a replica that starts (15 s), and the backlog that had built up until then (30 s).
+GOLD_RECOVERY_SECONDS = 90
 
 
 def total_seconds() -> int:
