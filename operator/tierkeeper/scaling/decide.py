@@ -55,10 +55,11 @@ def decide(
         queued_at = now if queued else memory.queued_at
         memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
     finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory, profile=profile)
-    calm_since = since(memory.calm_since, finding.calm, now)
-    if finding.presses or calm_since != memory.calm_since:  # to copy a memory is a good part of a tick's cost
-        pressed_at = now if finding.presses else memory.pressed_at
-        memory = dataclasses.replace(memory, calm_since=calm_since, pressed_at=pressed_at)
+    memory = dataclasses.replace(
+        memory,
+        calm_since=since(memory.calm_since, finding.calm, now),
+        pressed_at=now if finding.presses else memory.pressed_at,
+    )
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
     ctx = dataclasses.replace(ctx, plan=_plan(ctx))
     proposal = _overriding(ctx)
@@ -76,11 +77,12 @@ def decide(
         limited=proposal.limited,
         inputs=_inputs(ctx),
     )
+    memory = _remember(ctx, decision)
     words = _words(ctx, decision)
-    memory = _remember(ctx, decision, words)
-    if words is not None:
-        decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
-    return decision, memory
+    if words is None:
+        return decision, dataclasses.replace(memory, words=None)
+    decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
+    return decision, dataclasses.replace(memory, words=words)
 
 
 def _plan(ctx: Context) -> Plan | None:
@@ -201,10 +203,10 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
     return {name: float(value) for name, value in figures.items() if value is not None and math.isfinite(value)}
 
 
-def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
+def _remember(ctx: Context, decision: Decision) -> Memory:
     """The memory for the next tick. Only what is acted upon counts as changed."""
     now, current, memory = ctx.now, ctx.current, ctx.memory
-    memory = dataclasses.replace(memory, seen=current, decided=current, words=words)
+    memory = dataclasses.replace(memory, seen=current, decided=current)
     if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
