@@ -22,7 +22,7 @@ BUNCHING, BUNCHING_WEIGHT = 2.0, 5.0
 CERTAIN = 2.5
 
 #: Gauges are compared over at least this long: two scrapes of 15 s.
-LOOK_BACK_SECONDS, SCRAPE_SECONDS = 30.0, 15.0
+LOOK_BACK_SECONDS = 30.0
 
 #: Looks and minutes that are kept.
 LOOKS_SECONDS = 75.0
@@ -103,9 +103,9 @@ def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, wor
     level, bunching = slow, _bunching(minutes)
     if abs(rate - slow) > CERTAIN * deviation(slow, 60.0, bunching) * math.sqrt(1.0 + 1.0 / max(len(recent), 1)):
         level = rate
-    for jump, seconds in _jumps(looks, traffic):
-        if jump > level + CERTAIN * deviation(level, seconds, bunching):
-            level = jump
+    jump = _jump(looks, traffic)
+    if jump is not None and jump > level + CERTAIN * deviation(level, LOOK_BACK_SECONDS, bunching):
+        level = max(level, jump)
     return _with_trend(level, minutes, bunching, work)
 
 
@@ -125,18 +125,15 @@ def _bunching(minutes: Sequence[Minute]) -> float:
     return (shown + BUNCHING * BUNCHING_WEIGHT) / (len(squares) + BUNCHING_WEIGHT)
 
 
-def _jumps(looks: Sequence[Look], traffic: Traffic) -> list[tuple[float, float]]:
-    """Arrivals a second over the last one and the last two scrapes, and their seconds, from gauges: what left, and what
-    is there more than before. Half of two scrapes may lie before a step: one is enough where it cannot be chance."""
+def _jump(looks: Sequence[Look], traffic: Traffic) -> float | None:
+    """Arrivals a second over the last two scrapes, from gauges: what left, and what is there more than before."""
     if not looks:
-        return []
-    last, found = looks[-1], []
-    for span in (LOOK_BACK_SECONDS, SCRAPE_SECONDS):
-        before = [one for one in looks if last.at - one.at >= span - 1.0]
-        if before and all(one.pods == last.pods for one in looks if one.at >= before[-1].at):
-            seconds = last.at - before[-1].at
-            found.append((traffic.finished_per_second + (last.present - before[-1].present) / seconds, seconds))
-    return found
+        return None
+    last = looks[-1]
+    before = [one for one in looks if last.at - one.at >= LOOK_BACK_SECONDS - 1.0]
+    if not before or any(one.pods != last.pods for one in looks if one.at >= before[-1].at):
+        return None
+    return traffic.finished_per_second + (last.present - before[-1].present) / (last.at - before[-1].at)
 
 
 def _with_trend(level: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:

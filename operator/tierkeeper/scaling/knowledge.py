@@ -19,9 +19,8 @@ from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
 from tierkeeper.tier import TierSpec
 
-#: The mix is the last minute's beside the minute that rates look back (a shift of it within ten minutes must be
-#: followed), and 300 requests' at least: their mean prompt is within 7 % (its coefficient of variation is 1.2).
-MIX_SECONDS, MIX_REQUESTS = 60.0, 300.0
+#: The mix is the last two minutes' (a shift of it within ten minutes must be followed), and ten requests' at least.
+MIX_SECONDS, MIX_REQUESTS = 120.0, 10.0
 
 #: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
 SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
@@ -201,7 +200,6 @@ def learn(
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
     arriving = demand.demand(looks, minutes, rate=rate, work=work, traffic=traffic)
-    knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = dataclasses.replace(
         _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
         at=now,
@@ -215,9 +213,14 @@ def learn(
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
-def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge:
-    """Mean lengths from one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
-    when a pool grows for it."""
+def _measure(
+    knowledge: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
+) -> Knowledge:
+    """Lengths, speed and KV room from one look.
+
+    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
+    (arrivals x seconds of reading) are not among them.
+    """
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
     if requests > 0 and traffic.prompt_tokens_per_second > 0:
@@ -228,17 +231,7 @@ def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
-    return dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
-
-
-def _measure(
-    found: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
-) -> Knowledge:
-    """Speed and KV room from one look.
-
-    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
-    (arrivals x seconds of reading) are not among them.
-    """
+    found = dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
     pods = max(traffic.observed_pods, 1)
     running = sum(one.present - one.waiting for one in looks) / len(looks)
     reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
