@@ -26,7 +26,6 @@ Floats: TypeAlias = NDArray[np.float64]
 _SHORT = 1e6
 """Price of one missing replica in units of a running one: so dear that it only happens where nothing else is left."""
 
-_DOUBLINGS = 60
 _BISECTIONS = 40
 
 
@@ -108,18 +107,21 @@ def within_budget(bad: Floats, plant: Plant, *, budget: float) -> Schedule:
     """The cheapest schedule with at most ``budget`` bad requests by the table, as near as a Lagrangian comes to it.
 
     ``bad``: float64[slots, numbers of replicas], bad requests among those that arrive in the slot. Where even the most
-    replicas make more bad than that, the schedule with the fewest bad.
+    replicas make more bad than that: the cheapest of the schedules with the fewest bad, to one request.
     """
 
     def priced(mu: float) -> Schedule:
         running = plant.slot_seconds * np.arange(plant.replicas.start, plant.replicas.stop)
         return _cheapest(running[None, :] + mu * bad, plant)
 
+    # A bad request that costs more than any whole schedule is avoided wherever it can be; a higher price would only
+    # drown the GPU seconds in rounding.
+    dearest = plant.replicas.stop * len(bad) * (plant.slot_seconds + plant.startup_seconds)
     low, high = 0.0, plant.slot_seconds / 1024
     best = priced(high)
-    for _ in range(_DOUBLINGS):
-        if planned_bad(best, bad, plant) <= budget:
-            break
+    while planned_bad(best, bad, plant) > budget:
+        if high > dearest:
+            return best
         low, high = high, 2 * high
         best = priced(high)
     for _ in range(_BISECTIONS):
