@@ -4,7 +4,8 @@
 
 A simulated pool of eight replicas supplies the figures. Every tier has its own copy of them, as samples of its own, and
 keeps its own memory: nothing that is worked out for one tier can serve another. What it costs to sort the samples by
-tier is told beside, because the fast windows' answers are sorted at each tick too.
+tier is told beside, because the fast windows' answers are sorted at each tick too. The goal is shown, not enforced: how
+fast a core is differs from machine to machine.
 """
 
 from __future__ import annotations

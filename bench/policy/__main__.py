@@ -1,17 +1,19 @@
 """The scoreboard: the control law beside its peers and beside an oracle, on the same traffic.
 
     python -m bench.policy                   every scenario and policy; hours, kept and resumed by content
-    python -m bench.policy --quick           minutes: usual start-up, one day of each week, no fault matrix
+    python -m bench.policy --quick           minutes: usual start-up, a part of each long scenario
     python -m bench.policy --faults          lost scrapes, NaN, resets, a frozen source, wrong profiles, slow starts
     python -m bench.policy --tune            find the peers' settings on other traffic anew (bench/policy/tuned.json)
 
 Writes policy.json, .html, .md and .png into build/bench; with --picture the last one is docs/images/policy.png.
+--faults writes policy-faults.json there instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -42,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 220)
     try:
         entries, names = chosen(options.policy), _scenarios(options.scenario)
+        runner = Runner(workers=options.jobs)
     except ValueError as error:
         print(f"bench.policy: {error}", file=sys.stderr)
         return 1
-    runner = Runner(workers=options.jobs)
     if options.tune:
         peers = [name for name in GRIDS if not options.policy or any(fnmatchcase(name, p) for p in options.policy)]
         found = tuning.tune(runner, peers, quick=options.quick, seed=options.seed, command=_command(options))
@@ -62,14 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.policy", description="The policy scoreboard.")
-    parser.add_argument("--quick", action="store_true", help="one start-up time, and a day of each week")
+    parser.add_argument("--quick", action="store_true", help="the usual start-up, a part of each long scenario")
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only these; may be a pattern")
     parser.add_argument("--policy", action="append", default=[], metavar="NAME", help="only these; may be a pattern")
     parser.add_argument("--startup", action="append", default=[], type=float, metavar="S", help="median start-up times")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (1)")
     parser.add_argument("--here", action="store_true", help=f"tune {HERE} on each recorded scenario itself too")
-    parser.add_argument("--faults", action="store_true", help="the fault matrix instead of the scoreboard")
+    parser.add_argument("--faults", action="store_true", help="the fault matrix instead: policy-faults.json")
     parser.add_argument("--tune", action="store_true", help="find the peers' settings on the tuning scenarios")
     parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE} rather than beside the rest")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"where results go ({OUT})")
@@ -200,7 +202,11 @@ def _show_tuned(console: Console, found: Any) -> None:
 
 def _command(options: argparse.Namespace) -> str:
     flags = [f"--{name}" for name in ("quick", "here", "faults", "tune", "picture") if getattr(options, name)]
-    lists = [f"--{name} {value}" for name in ("scenario", "policy", "startup") for value in getattr(options, name)]
+    lists = [
+        f"--{name} {shlex.quote(str(value))}"
+        for name in ("scenario", "policy", "startup")
+        for value in getattr(options, name)
+    ]
     seed = [f"--seed {options.seed}"] if options.seed else []
     return " ".join(["python -m bench.policy", *flags, *lists, *seed])
 

@@ -76,9 +76,13 @@ COLUMNS: Sequence[Column] = (
     (
         "first action",
         "Seconds from the change of the load to the first change of a lever",
-        lambda _, line: _first(line.row),
+        lambda _, line: _reactions(line.row, "first_action", _seconds),
     ),
-    ("back within SLO", "Seconds from the change to five minutes within the SLO", lambda _, line: _back(line.row)),
+    (
+        "back within SLO",
+        "Seconds from the change to five minutes within the SLO",
+        lambda _, line: _reactions(line.row, "recovered", _seconds, never="never"),
+    ),
     (
         "overshoot",
         "Most replicas / those of the last ten minutes",
@@ -187,15 +191,6 @@ def _by_change(row: Row) -> list[list[Row]]:
 
 def _attainment(row: Row) -> str:
     return _percent(row["attainment"], 2) + ("" if row["kept"] else " *")
-
-
-def _first(row: Row) -> str:
-    """To the first action of any tier."""
-    return _reactions(row, "first_action", _seconds)
-
-
-def _back(row: Row) -> str:
-    return _reactions(row, "recovered", _seconds, never="never")
 
 
 def _late(row: Row) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from bench.policy.measures import Row, planned
+from bench.policy.measures import Row, planned, pooled
 from bench.policy.scenarios import Scenario
 from tierkeeper.engine.flags import DEFAULT_BATCHED_TOKENS
 from tierkeeper.scaling.model import Levers
@@ -109,7 +109,7 @@ def static_peak(scenario: Scenario) -> Scenario:
 def carrying_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = None) -> Row:
     """Oracle (2): by dynamic programming the fewest replicas that carry each slot's mean rate, each at one replica's
     own rate."""
-    rows = []
+    rows: dict[str, Row] = {}
     for tier in scenario.tiers:
         stage, plant = _stage(scenario, tier, own_limits(tier), seed), _plant(scenario, tier)
         slots = int(np.ceil(scenario.seconds / plant.slot_seconds))
@@ -118,10 +118,10 @@ def carrying_oracle(scenario: Scenario, *, seed: int, progress: Progress | None 
         need = needed(arrivals, slot_seconds=plant.slot_seconds, requests_per_second=rate)
         plant = dataclasses.replace(plant, startup_seconds=stage.startup_seconds)
         played = play(stage, plant, carrying(need, plant))
-        rows.append(_row(scenario, tier, played.bad, played.gpu_seconds) | {"carried": rate})
+        rows[tier.spec.key.name] = _row(scenario, tier, played.bad, played.gpu_seconds) | {"carried": rate}
         if progress is not None:
             progress(len(rows) / len(scenario.tiers))
-    return _pooled(rows, [tier.spec.key.name for tier in scenario.tiers])
+    return pooled(rows)
 
 
 def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = None) -> Row:
@@ -129,7 +129,7 @@ def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = 
 
     At the better of two fixed limits: those at which one replica carries most, and those that the pool starts with.
     """
-    rows = []
+    rows: dict[str, Row] = {}
     for number, tier in enumerate(scenario.tiers):
         choices = list(dict.fromkeys((best_limits(tier), start_limits(tier))))
 
@@ -141,8 +141,8 @@ def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = 
             _oracle(scenario, tier, limits, seed, lambda share, before=before: told(share, before))
             for before, limits in enumerate(choices)
         ]
-        rows.append(min(found, key=lambda row: (not row["kept"], _cost(row))))
-    return _pooled(rows, [tier.spec.key.name for tier in scenario.tiers])
+        rows[tier.spec.key.name] = min(found, key=lambda row: (not row["kept"], _cost(row)))
+    return pooled(rows)
 
 
 def _oracle(scenario: Scenario, tier: SimTier, limits: tuple[int, int], seed: int, progress: Progress) -> Row:
@@ -210,16 +210,3 @@ def _arrived(scenario: Scenario, tier: SimTier) -> int:
 def _row(scenario: Scenario, tier: SimTier, bad: int, gpu_seconds: float) -> Row:
     budget = _objective(tier).error_budget
     return planned(requests=_arrived(scenario, tier), bad=bad, gpu_seconds=gpu_seconds, budget=budget)
-
-
-def _pooled(rows: list[Row], names: list[str]) -> Row:
-    requests, good = sum(row["requests"] for row in rows), sum(row["good"] for row in rows)
-    return {
-        "requests": requests,
-        "good": good,
-        "attainment": good / requests if requests else 1.0,
-        "kept": all(row["kept"] for row in rows),
-        "budget_use": max(row["budget_use"] for row in rows),
-        "gpu_hours": sum(row["gpu_hours"] for row in rows),
-        "tiers": dict(zip(names, rows, strict=True)),
-    }

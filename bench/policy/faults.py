@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
+from tierkeeper.engine.latency import Profile
 from tierkeeper.sim.policy import Ours, Policy
 from tierkeeper.sim.scrape import NO_FAULTS, Faults, Span
 
@@ -61,7 +61,7 @@ def misled(make: Callable[[], Policy], fault: Fault) -> Policy:
     policy = make()
     if not fault.misleads or not isinstance(policy, Ours):
         return policy
-    return dataclasses.replace(policy, profile=wrong(LLAMA_8B_2XA100, speed=fault.speed, prefill=fault.prefill))
+    return dataclasses.replace(policy, profile=wrong(policy.profile, speed=fault.speed, prefill=fault.prefill))
 
 
 def wrong(profile: Profile, *, speed: float, prefill: float) -> Profile:

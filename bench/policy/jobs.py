@@ -11,7 +11,7 @@ from bench.policy import cache
 from bench.policy.faults import NONE, Fault
 from bench.policy.measures import Row
 from bench.policy.play import Progress, part, run
-from bench.policy.policies import Entry
+from bench.policy.policies import Entry, Kind
 from bench.policy.scenarios import DAY, Scenario, scenario
 
 HOUR = 3600.0
@@ -45,7 +45,8 @@ class Job:
         stretch = QUICK.get(self.scenario) if self.quick else None
         start = self.fault.startup_seconds or self.startup_seconds
         what = (self.scenario, start, self.seed, stretch, self.entry.settings or self.entry.name)
-        return cache.key(self.entry.kind, (*what, self.fault.faults, self.fault.speed, self.fault.prefill))
+        given = self.fault if self.entry.kind is Kind.OURS else NONE  # the others have no profile that could be wrong
+        return cache.key(self.entry.kind, (*what, self.fault.faults, given.speed, given.prefill))
 
 
 def done(job: Job) -> Row | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,25 @@ def measured(run: Run, *, changes: Sequence[float] = ()) -> Row:
     """The figures of a run, all tiers together and each alone. ``changes``: seconds at which the traffic changes."""
     tiers = {key.name: _tier(run, tier, changes) for key, tier in run.tiers.items()}
     found = list(tiers.values())
-    requests = sum(one["requests"] for one in found)
-    good = sum(one["good"] for one in found)
+    return pooled(tiers) | {
+        "worst_hour_burn": max(one["worst_hour_burn"] for one in found),
+        "reversals_per_day": max(one["reversals_per_day"] for one in found),
+        "blind_shrinks": sum(one["blind_shrinks"] for one in found),
+        "inversion_seconds": inversion_seconds(run),
+    }
+
+
+def pooled(tiers: Mapping[str, Row]) -> Row:
+    """The figures that policies and bounds have in common, of all tiers together; each tier's own beside them."""
+    rows = list(tiers.values())
+    requests, good = sum(row["requests"] for row in rows), sum(row["good"] for row in rows)
     return {
         "requests": requests,
         "good": good,
         "attainment": good / requests if requests else 1.0,
-        "kept": all(one["kept"] for one in found),
-        "budget_use": max(one["budget_use"] for one in found),
-        "worst_hour_burn": max(one["worst_hour_burn"] for one in found),
-        "gpu_hours": sum(one["gpu_hours"] for one in found),
-        "reversals_per_day": max(one["reversals_per_day"] for one in found),
-        "blind_shrinks": sum(one["blind_shrinks"] for one in found),
-        "inversion_seconds": inversion_seconds(run),
+        "kept": all(row["kept"] for row in rows),
+        "budget_use": max(row["budget_use"] for row in rows),
+        "gpu_hours": sum(row["gpu_hours"] for row in rows),
         "tiers": tiers,
     }
 

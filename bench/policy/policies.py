@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.policy.variants import VARIANTS
-from tierkeeper.sim.peers import catalog
-from tierkeeper.sim.peers.dynamo import MISSING
+from tierkeeper.sim.peers import catalog, dynamo
 from tierkeeper.sim.policy import Ours, Policy, Static
 
 TUNED = Path(__file__).parent / "tuned.json"
@@ -92,7 +90,7 @@ def chosen(patterns: Sequence[str]) -> list[Entry]:
 
 def missing(name: str) -> str | None:
     """Why a peer cannot be run here; None where it can."""
-    return MISSING if name == "dynamo" and importlib.util.find_spec("dynamo") is None else None
+    return dynamo.MISSING if name == "dynamo" and not dynamo.installed() else None
 
 
 def peer_entry(name: str, changed: Mapping[str, Any], *, called: str, about: str, knows: bool = False) -> Entry:

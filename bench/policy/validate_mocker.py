@@ -23,10 +23,12 @@ import numpy as np
 from tierkeeper.engine.latency import Profile
 from tierkeeper.sim.model import PoolConfig, Requests, Startup
 from tierkeeper.sim.pool import Pool
+from tierkeeper.sim.score import good_requests
 from tierkeeper.sim.traffic.traces import read_azure
+from tierkeeper.tier import Objective
 
 TRACE = Path(__file__).parent / "data" / "azure2023_conv.csv.gz"
-TTFT_SECONDS, TPOT_SECONDS = 1.5, 0.040
+PROMISE = Objective(ratio=0.99, ttft_seconds=1.5, tpot_seconds=0.040)
 JOINT_POINTS, P99_SHARE = 0.3, 0.10
 """The tolerances."""
 
@@ -85,9 +87,8 @@ def static(requests: Requests, *, replicas: int) -> Figures:
     )
     pool.advance(math.inf)
     seen = pool.outcomes()
-    good = (seen.ttft <= TTFT_SECONDS) & ~(seen.tpot > TPOT_SECONDS)
     return Figures(
-        joint_percent=100.0 * float(np.mean(good)),
+        joint_percent=100.0 * float(np.mean(good_requests(seen, PROMISE))),
         ttft_p99=float(np.nanpercentile(seen.ttft, 99)),
         tpot_p99=float(np.nanpercentile(seen.tpot, 99)),
     )

@@ -390,7 +390,7 @@ def test_m24_a_nan_leaves_the_period_as_soon_as_it_is_over(look: Look) -> None:
     found = look.readings[ODD].histograms(Sli.TTFT, control=WINDOWS.seconds)[SHORT_PERIOD.window_seconds]
     assert found.problem is None
     assert found.histogram is not None
-    counts = {bucket.le: bucket.count for bucket in found.histogram.buckets}
+    counts = dict(zip(found.histogram.edges, found.histogram.counts, strict=True))
     assert 1 - counts[1.0] / counts[float("inf")] == pytest.approx(0.03, abs=0.001)
 
 

@@ -160,10 +160,31 @@ def test_plan_refuses_what_is_no_tier(
     assert complaint in capsys.readouterr().err
 
 
+LOOP = "kind: List\nitems:\n- &a\n  kind: List\n  items: [*a]\n"
+
+
 @pytest.mark.parametrize(
     "text",
-    ["a: 2024-13-01", "a: 0x_", "a: " + "9" * 5000, "a: " + "[" * 5000, "a: " + "{a: " * 3000, 'a: "\x00"', "\ta: 1"],
-    ids=["no date", "no number", "huge number", "deep list", "deep map", "control character", "tab"],
+    [
+        "a: 2024-13-01",
+        "a: 0x_",
+        "a: " + "9" * 5000,
+        "a: " + "[" * 5000,
+        "a: " + "{a: " * 3000,
+        'a: "\x00"',
+        "\ta: 1",
+        LOOP,
+    ],
+    ids=[
+        "no date",
+        "no number",
+        "huge number",
+        "deep list",
+        "deep map",
+        "control character",
+        "tab",
+        "a list of itself",
+    ],
 )
 def test_plan_names_a_file_that_cannot_be_read_as_yaml(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
 from bench.policy import bounds
-from bench.policy.faults import FAULTS
+from bench.policy.faults import FAULTS, misled
 from bench.policy.measures import Row, minutes_back
 from bench.policy.play import part, run
 from bench.policy.policies import Entry, entries
 from tests.bench import small
+from tierkeeper.sim.peers.catalog import peer
+from tierkeeper.sim.peers.hpa import HpaSettings
+from tierkeeper.sim.policy import Ours
 
 
 def entry(name: str) -> Entry:
@@ -76,6 +80,18 @@ def test_faults_reach_the_policy() -> None:
     clean = run(busy, entry("tierkeeper"))
     lossy = run(busy, entry("tierkeeper"), fault=FAULTS["down"])
     assert clean["gpu_hours"] != lossy["gpu_hours"]
+
+
+def test_a_wrong_prefill_changes_that_constant_of_our_profile_alone() -> None:
+    ours, usual = misled(Ours, FAULTS["prefill-fast"]), Ours().profile
+    assert isinstance(ours, Ours)
+    wrong = pytest.approx(0.7 * usual.per_prefill_token_seconds)
+    assert dataclasses.asdict(ours.profile) == dataclasses.asdict(usual) | {"per_prefill_token_seconds": wrong}
+
+
+def test_peers_are_given_no_profile() -> None:
+    hpa = peer(HpaSettings())
+    assert misled(lambda: hpa, FAULTS["prefill-fast"]) is hpa
 
 
 def test_nothing_is_taken_away_while_prometheus_cannot_be_reached() -> None:

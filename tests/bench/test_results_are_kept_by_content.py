@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.policy import cache, jobs
-from bench.policy.faults import FAULTS
+from bench.policy.faults import FAULTS, Fault
 from bench.policy.jobs import Job
 from bench.policy.policies import Kind, entries, peer_entry
 from bench.policy.runner import Runner
@@ -49,6 +49,13 @@ def test_a_result_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_could_change_a_result_changes_its_name(other: dict[str, object]) -> None:
     job = Job("small", HPA)
     assert dataclasses.replace(job, **other).key != job.key  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS.values() if fault.misleads], ids=lambda fault: fault.name)
+def test_a_wrong_profile_makes_another_run_of_ours_and_of_no_peer(fault: Fault) -> None:
+    ours = entries()[0]
+    assert Job("small", ours, fault=fault).key != Job("small", ours).key
+    assert Job("small", HPA, fault=fault).key == Job("small", HPA).key
 
 
 def test_a_peer_that_is_tuned_to_its_published_settings_is_the_same_peer() -> None:

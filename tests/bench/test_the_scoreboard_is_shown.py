@@ -104,6 +104,11 @@ def test_an_unknown_name_is_refused_with_those_there_are(flag: str, capsys: pyte
     assert "step-2x" in told or "tierkeeper" in told
 
 
+def test_no_process_is_refused_with_the_flag_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--jobs", "0"]) == 1
+    assert "bench.policy: --jobs 0" in capsys.readouterr().err
+
+
 def test_every_tuned_setting_is_one_of_its_grid() -> None:
     found = tuned()
     assert found

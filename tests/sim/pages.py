@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tierkeeper.engine.flags import TPOT_EDGES, TTFT_EDGES
 from tierkeeper.sim.columns import Columns
-from tierkeeper.sim.model import TPOT_EDGES, TTFT_EDGES, PodPage
+from tierkeeper.sim.model import PodPage
 
 COLUMNS = Columns(TTFT_EDGES, TPOT_EDGES)
 

@@ -37,7 +37,7 @@ traffic = st.fixed_dictionaries(
 levers = st.tuples(st.integers(1, 12), st.sampled_from([1, 7, 64, 512]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(shape=pools, traffic=traffic, replicas=st.integers(1, 3), first=levers, later=levers)
 def test_every_request_has_the_fate_that_stepping_gives_it(shape, traffic, replicas, first, later):
     requests, chosen = poisson(**traffic), config(**shape)
@@ -65,7 +65,7 @@ def test_every_request_has_the_fate_that_stepping_gives_it(shape, traffic, repli
     assert sum(page.generation_tokens for page in ours.pages()) == sum(s.output for s in served)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     shape=pools,
     traffic=traffic,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 
 import pytest
@@ -10,11 +9,10 @@ import pytest
 from tests.scaling.story import tier
 from tests.sim.laws import Seen, Story
 from tierkeeper.engine.latency import LLAMA_8B_2XA100
-from tierkeeper.sim.peers.dynamo import LOAD_SECONDS, DynamoLaw, DynamoSettings
+from tierkeeper.sim.peers.dynamo import LOAD_SECONDS, MISSING, DynamoLaw, DynamoSettings, installed
 from tierkeeper.sim.peers.figures import Means, StepReport
 
-INSTALLED = importlib.util.find_spec("dynamo") is not None
-needs_dynamo = pytest.mark.skipif(not INSTALLED, reason="ai-dynamo is not installed (1.2 GB, never a dependency)")
+needs_dynamo = pytest.mark.skipif(not installed(), reason=MISSING)
 
 CALM = StepReport(wall_seconds=0.0095, sequences=4, kv_tokens=5000)
 #: 40 waiting prompts of 1,200 tokens: 48,000 tokens at 62 us are 3 s, twice the TTFT target.

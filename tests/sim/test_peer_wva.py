@@ -129,12 +129,12 @@ def test_it_does_not_learn_while_a_new_replica_settles():
     law = WvaLaw(WvaSettings(parameters=Parameters(0.0125, 50e-6, 0.5e-6)))
     wva = dataclasses.replace(story(), law=law)
     wva.tick(last_minute=busy(4.0, ready=2), ready=2)
-    before = law.parameters
+    before = law.tuner.parameters
     for _ in range(8):
         wva.tick(last_minute=busy(5.0, ready=3), ready=3)
-    assert law.parameters == before
+    assert law.tuner.parameters == before
     wva.tick(last_minute=busy(5.0, ready=3), ready=3)
-    assert law.parameters != before
+    assert law.tuner.parameters != before
 
 
 def test_without_traffic_it_holds():

@@ -35,7 +35,7 @@ def count_everything(chosen, requests):
     assert len(pages) == counts.ready + counts.draining
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     moves=moves,
     seed=st.integers(0, 2**32 - 1),
@@ -72,7 +72,7 @@ def test_arrivals_are_conserved_under_any_moves(moves, seed, kv_tokens, max_queu
     assert math.isfinite(chosen.now)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), first=st.integers(1, 12), later=st.integers(1, 12))
 def test_a_lower_cap_cuts_nothing_and_admits_nobody_above_it(seed, first, later):
     requests = poisson(seed=seed, count=100, rate=40.0, prompt=40.0, output=60.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shutil
 import subprocess
@@ -118,7 +119,7 @@ def test_a_plot_is_drawn_as_before() -> None:
         marks=[Mark(60.0, "add 2 replicas 1 → 3")],
     )
     drawn = svg(plot) + "\n"
-    if not GOLDEN.exists():
+    if os.environ.get("GOLDEN_UPDATE"):
         GOLDEN.write_text(drawn, encoding="utf-8")
     assert drawn == GOLDEN.read_text(encoding="utf-8")
 
@@ -186,7 +187,7 @@ def test_a_tier_without_a_promise_has_a_page_too(runs: list[Run]) -> None:
 def test_a_real_browser_shows_it_without_a_complaint(page: str, tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if browser is None:
-        pytest.skip("no chromium on PATH: apt-get install chromium")
+        pytest.skip("no chromium on PATH: run make setup as root (tests/packages.txt)")
     probe = (
         "<script>const drawn = [...document.querySelectorAll('svg.plot')].filter(plot => {"
         "const box = plot.getBoundingClientRect(); return box.width > 300 && box.height > 60 &&"

@@ -56,7 +56,7 @@ def test_arrivals_follow_a_changing_rate(law):
     assert counts[3] == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     points=st.lists(st.tuples(st.floats(0.01, 500), st.floats(0, 40), st.floats(0, 40)), min_size=1, max_size=8),
     law=st.sampled_from(LAWS),

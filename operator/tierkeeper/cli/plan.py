@@ -68,11 +68,13 @@ def tiers_of(file: str) -> list[TierSpec]:
     """The tiers of one file; - is standard input. Raises PlanError, one line a problem."""
     tiers: list[TierSpec] = []
     complaints: list[str] = []
-    for document in _objects(_documents(file)):
-        if document.get("kind") != KIND:
-            continue
+    try:
+        objects = [obj for obj in _objects(_documents(file)) if obj.get("kind") == KIND]
+    except RecursionError as error:  # brackets without end, or a List that holds itself by an anchor
+        raise PlanError(f"{file}: is nested too deeply to be read; remove the anchor or bracket too many") from error
+    for obj in objects:
         try:
-            tiers.append(to_tier(document, strict=True))
+            tiers.append(to_tier(obj, strict=True))
         except InvalidTier as error:
             complaints += [f"{file}: {problem}" for problem in error.problems]
     if complaints:
@@ -98,8 +100,6 @@ def _documents(file: str) -> Iterator[Any]:
         raise PlanError(f"{file}: cannot be read: {error.strerror}; correct the path") from error
     except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a value that looks like a date and is none
         raise PlanError(f"{file}: is no YAML: {' '.join(str(error).split())}; correct it") from error
-    except RecursionError as error:
-        raise PlanError(f"{file}: is nested too deeply to be read; remove the anchor or bracket too many") from error
 
 
 def _planned(tier: TierSpec, *, full: bool) -> str:

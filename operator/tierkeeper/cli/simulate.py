@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tierkeeper.sim.profiles import DEFAULT_PROFILE, PROFILES
+
 HELP = "run a policy over recorded traffic in simulated pools, and report what it kept and what it cost"
 
 DESCRIPTION = """\
@@ -53,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pool.add_argument(
         "--profile",
-        default="8b-2xa100",
+        default=DEFAULT_PROFILE,
         metavar="NAME|FILE",
-        help="what a replica can do: 8b-2xa100 (default), 8b-a100, 8b-h100, 70b-4xh100, ... or your own YAML",
+        help=f"what a replica can do: {', '.join(PROFILES)}, or your own YAML (%(default)s)",
     )
     pool.add_argument(
         "--start-up", type=float, default=120.0, metavar="SECONDS", help="from a pod scheduled to Ready, median (120)"

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic.alias_generators import to_camel
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from tierkeeper.cli.plan import PlanError, tiers_of
-from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS
 from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.binned import capacity
@@ -30,6 +30,7 @@ from tierkeeper.sim.record import Run, TierRun
 from tierkeeper.sim.report import COLUMNS, cells, duration, promise, report
 from tierkeeper.sim.score import inversion_seconds, score
 from tierkeeper.sim.traffic import load_requests, parse_law
+from tierkeeper.slo.messages import count
 from tierkeeper.tier import (
     Bounds,
     Engine,
@@ -146,14 +147,15 @@ def default_tier(profile: EngineProfile, *, long_prompt: float) -> TierSpec:
 def _first_replicas(requests: Requests, spec: TierSpec, profile: EngineProfile, levers: Levers) -> int:
     """So many that the first five minutes load each to 70 % of what it can carry on average."""
     first = requests.arrival < FIRST_SECONDS
+    if not first.any():
+        return 1
     span = min(FIRST_SECONDS, float(requests.arrival[-1]) or FIRST_SECONDS)
-    some = bool(first.any())
     one = capacity(
         profile.latency,
         sequences=levers.max_num_seqs,
         tpot=spec.objective.tpot_seconds if spec.objective is not None else None,
-        prompt=float(requests.prompt[first].mean()) if some else DEFAULT_PROMPT_TOKENS,
-        output=float(requests.output[first].mean()) if some else DEFAULT_OUTPUT_TOKENS,
+        prompt=float(requests.prompt[first].mean()),
+        output=float(requests.output[first].mean()),
     )
     return max(1, math.ceil(int(first.sum()) / span / (FIRST_SHARE * one)))
 
@@ -191,13 +193,11 @@ def _simulate(tier: SimTier, policy: Policy, arguments: argparse.Namespace) -> R
 
 def _print(runs: Sequence[Run], tier: SimTier) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
-    start = tier.start
-    replicas = start.replicas if start is not None else 0
     about = (
         f"{len(tier.requests):,} requests in {duration(runs[0].seconds)}",
         promise(tier.spec),
         tier.config.profile.name,
-        f"starts with {replicas} replica{'' if replicas == 1 else 's'}",
+        f"starts with {count(tier.start.replicas, 'replica')}" if tier.start is not None else "",
     )
     console.print("; ".join(about), highlight=False, soft_wrap=True)
     table = Table()
@@ -249,12 +249,7 @@ def _tier_dict(one: Run, tier: TierRun) -> dict[str, Any]:
 
 
 def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {_camel_name(name): _plain(value) for name, value in values.items()}
-
-
-def _camel_name(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    return {to_camel(name): _plain(value) for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ _GAUGES: Sequence[tuple[SignalKind, str]] = (
     (SignalKind.RUNNING, "vllm:num_requests_running"),
     (SignalKind.WAITING, "vllm:num_requests_waiting"),
 )
-_COUNTERS: Sequence[tuple[SignalKind, str]] = (
+COUNTERS: Sequence[tuple[SignalKind, str]] = (
     (SignalKind.REQUESTS, f"{TTFT_FAMILIES[0]}_count"),
     (SignalKind.FINISHED, "vllm:request_success_total"),
     (SignalKind.PROMPT_TOKENS, "vllm:prompt_tokens_total"),
@@ -37,7 +37,7 @@ _COUNTERS: Sequence[tuple[SignalKind, str]] = (
     (SignalKind.REJECTED, "vllm:admission_rejections_total"),
     (SignalKind.PREEMPTIONS, "vllm:num_preemptions_total"),
 )
-_MEANS: Sequence[tuple[SignalKind, str]] = (
+MEANS: Sequence[tuple[SignalKind, str]] = (
     (SignalKind.QUEUE_TIME, "vllm:request_queue_time_seconds"),
     (SignalKind.PREFILL_TIME, "vllm:request_prefill_time_seconds"),
     (SignalKind.TTFT_TIME, TTFT_FAMILIES[0]),
@@ -84,9 +84,9 @@ def queries(
         Query(Signal(SignalKind.KV_CACHE_USAGE), render.usage(*_KV_USAGE)),
         Query(Signal(SignalKind.SAMPLE_AGE), render.age("vllm:num_requests_running")),
     ]
-    found += [Query(Signal(kind, rate), render.counter(name, rate)) for kind, name in _COUNTERS]
+    found += [Query(Signal(kind, rate), render.counter(name, rate)) for kind, name in COUNTERS]
     found.append(Query(Signal(SignalKind.REQUESTS, evidence), render.counter(f"{TTFT_FAMILIES[0]}_count", evidence)))
-    found += [Query(Signal(kind, rate), render.mean(name, rate)) for kind, name in _MEANS]
+    found += [Query(Signal(kind, rate), render.mean(name, rate)) for kind, name in MEANS]
     for kind, buckets in ((SignalKind.TTFT_BUCKETS, render.ttft), (SignalKind.TPOT_BUCKETS, render.tpot)):
         found += [
             Query(
@@ -97,15 +97,20 @@ def queries(
             for seconds in windows.seconds
         ]
         found += [
-            Query(Signal(kind, seconds), buckets(_budget_range(seconds)), BUDGET_EVERY_SECONDS, optional=True)
+            Query(
+                Signal(kind, seconds),
+                buckets(f"[{seconds}s:{budget_step(seconds)}s]"),
+                BUDGET_EVERY_SECONDS,
+                optional=True,
+            )
             for seconds in sorted({days * SECONDS_PER_DAY for days in budget_days} - set(windows.seconds))
         ]
     return tuple(found)
 
 
-def _budget_range(seconds: int) -> str:
-    """A subquery range over the budget period: 30 days in steps of 900 s, never finer than a minute."""
-    return f"[{seconds}s:{max(60, seconds // MAX_BUDGET_POINTS)}s]"
+def budget_step(seconds: int) -> int:
+    """Step in seconds of the subquery over the budget period: 900 s for 30 days, never finer than a minute."""
+    return max(60, seconds // MAX_BUDGET_POINTS)
 
 
 @dataclass(frozen=True, slots=True)

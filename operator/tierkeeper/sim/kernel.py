@@ -7,40 +7,27 @@ the newest sequence is preempted and computed anew from the front of the queue; 
 
 Steps in which nothing of this changes are not walked through. Their time grows by ``b1 * decoding`` from one to the
 next, so a run of n takes ``n * base + slope * n * (n - 1) / 2``, and a sequence ends at a known step.
+
+All of it is one file, see ``compiled``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeVar, cast
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
 from numpy.typing import NDArray
 
+from tierkeeper.sim.compiled import compiled, within
 from tierkeeper.sim.model import Floats, Status
 from tierkeeper.sim.state import ITL, NEVER, NOBODY, RANDOM, ROUND_ROBIN, SERVING, TPOT, TTFT, Records, State
-
-_Function = TypeVar("_Function", bound=Callable[..., object])
 
 _FINISHED, _REJECTED = int(Status.FINISHED), int(Status.REJECTED)
 _MOCKER_DECODE_SECONDS = 0.001
 """NVIDIA Dynamo's mocker 1.2.1: decoding takes at least this long."""
 
 
-def _compiled(function: _Function) -> _Function:
-    """Compiled at the first call, kept on disk. The numpy error model leaves out checks for division by zero."""
-    return cast(_Function, njit(cache=True, error_model="numpy")(function))
-
-
-def _within(function: _Function) -> _Function:
-    """Compiled as part of its callers, which spares it an entry of its own."""
-    return register_jitable(no_cfunc_wrapper=True)(function)
-
-
-@_compiled
+@compiled
 def run(state: State, until: float) -> None:
     """Take in all arrivals and end all runs up to ``until``, inclusive; infinity: until nothing is left to do.
 
@@ -66,14 +53,14 @@ def run(state: State, until: float) -> None:
             _turn(state, seat)
 
 
-@_compiled
+@compiled
 def shorten(state: State, now: float) -> None:
     """Let every run end with the step under way at ``now``, so that new limits count from the next one."""
     for seat in range(len(state.seats)):
         _shorten(state.seats[seat], now)
 
 
-@_compiled
+@compiled
 def peek(state: State, now: float, shown: Records, histograms: NDArray[np.int64]) -> None:
     """Count the finished steps of every run under way in copies of the seats and their histograms."""
     for seat in range(len(state.seats)):
@@ -84,7 +71,7 @@ def peek(state: State, now: float, shown: Records, histograms: NDArray[np.int64]
             shown[seat].context += here.decoding * done
 
 
-@_within
+@within
 def _unhold(state: State) -> int:
     """The request that waits longest at the front door; it waits there no more."""
     pool = state.pool[0]
@@ -98,7 +85,7 @@ def _unhold(state: State) -> int:
     return request
 
 
-@_within
+@within
 def _route(state: State, request: int, now: float) -> None:
     """Give the request to a replica, hold it where none is Ready, or reject it."""
     pool, about = state.pool[0], state.book[request]
@@ -130,7 +117,7 @@ def _route(state: State, request: int, now: float) -> None:
         _shorten(here, now)
 
 
-@_within
+@within
 def _choose(pool: Records, seats: Records) -> int:
     """A Ready replica for the next request, by the pool's routing; ties in turn. NOBODY: there is none."""
     if pool.routing == RANDOM:
@@ -153,7 +140,7 @@ def _choose(pool: Records, seats: Records) -> int:
     return best
 
 
-@_within
+@within
 def _draw(pool: Records, seats: Records) -> int:
     """Any Ready replica, each as likely. Knuth's MMIX generator; its high bits are the good ones."""
     serving = 0
@@ -171,7 +158,7 @@ def _draw(pool: Records, seats: Records) -> int:
     return NOBODY
 
 
-@_within
+@within
 def _turn(state: State, seat: int) -> None:
     """End the seat's run and plan the next."""
     here = state.seats[seat]
@@ -180,7 +167,7 @@ def _turn(state: State, seat: int) -> None:
     _plan(state, seat)
 
 
-@_within
+@within
 def _complete(state: State, seat: int) -> None:
     """All that happens in the run's steps, and at the end of the last one."""
     here = state.seats[seat]
@@ -210,7 +197,7 @@ def _complete(state: State, seat: int) -> None:
         here.idle_at = here.end
 
 
-@_within
+@within
 def _finish_decoders(state: State, seat: int) -> None:
     """Let go of the sequences that have their last token, and find the next to end."""
     here, slot, soonest = state.seats[seat], 0, NEVER
@@ -227,7 +214,7 @@ def _finish_decoders(state: State, seat: int) -> None:
     here.next_finish = soonest
 
 
-@_within
+@within
 def _remove_decoder(state: State, seat: int, slot: int) -> None:
     here = state.seats[seat]
     here.decoding -= 1
@@ -235,7 +222,7 @@ def _remove_decoder(state: State, seat: int, slot: int) -> None:
     freed.decoder, freed.finish = last.decoder, last.finish
 
 
-@_within
+@within
 def _first_token(state: State, seat: int, request: int) -> None:
     """The prompt is computed: its first token, or the next one of a sequence that was preempted."""
     here, about, now = state.seats[seat], state.book[request], state.seats[seat].end
@@ -261,7 +248,7 @@ def _first_token(state: State, seat: int, request: int) -> None:
     here.decoding += 1
 
 
-@_within
+@within
 def _finish(state: State, seat: int, request: int) -> None:
     here, about = state.seats[seat], state.book[request]
     about.status = _FINISHED
@@ -276,7 +263,7 @@ def _finish(state: State, seat: int, request: int) -> None:
     here.finished += 1
 
 
-@_within
+@within
 def _plan(state: State, seat: int) -> None:
     """Schedule the step that starts where the last run ended, and as many more as will be like it."""
     pool, here = state.pool[0], state.seats[seat]
@@ -315,7 +302,7 @@ def _plan(state: State, seat: int) -> None:
     here.end = here.start + _run_seconds(here, here.steps)
 
 
-@_within
+@within
 def _like_steps(pool: Records, here: Records, left: int) -> int:
     """How many steps will be like the planned one: none ends a prompt or a sequence, or fills the KV cache before it.
 
@@ -330,7 +317,7 @@ def _like_steps(pool: Records, here: Records, left: int) -> int:
     return steps
 
 
-@_within
+@within
 def _admit(state: State, seat: int) -> bool:
     """Take the first of the queue into the running batch, if there is a slot and KV for its prompt."""
     pool, here = state.pool[0], state.seats[seat]
@@ -357,7 +344,7 @@ def _admit(state: State, seat: int) -> bool:
     return True
 
 
-@_within
+@within
 def _preempt_newest(state: State, seat: int) -> None:
     """Put the sequence that was admitted last back to the front of the queue; its KV is free."""
     here, newest, order = state.seats[seat], NOBODY, -1
@@ -390,7 +377,7 @@ def _preempt_newest(state: State, seat: int) -> None:
     here.waiting += 1
 
 
-@_within
+@within
 def _count_steps(here: Records, steps: int, histogram: NDArray[np.int64], edges: Floats) -> None:
     """Count the tokens and gaps of the run's first ``steps`` steps."""
     here.generation_tokens += here.batch * steps
@@ -413,7 +400,7 @@ def _count_steps(here: Records, steps: int, histogram: NDArray[np.int64], edges:
         bucket += 1
 
 
-@_within
+@within
 def _bucket(edges: Floats, seconds: float) -> int:
     """Index of the first edge that is not below ``seconds``; the last edge is infinite."""
     bucket = 0
@@ -422,14 +409,14 @@ def _bucket(edges: Floats, seconds: float) -> int:
     return bucket
 
 
-@_within
+@within
 def _run_seconds(here: Records, steps: int) -> float:
     """Seconds of the first ``steps`` steps of the run."""
     seconds: float = steps * here.step + here.slope * (steps * (steps - 1) / 2)
     return seconds
 
 
-@_within
+@within
 def _steps_before(here: Records, now: float) -> int:
     """How many steps of the run end before ``now``: the root of the square, corrected by what rounding moved it."""
     since = now - here.start
@@ -444,7 +431,7 @@ def _steps_before(here: Records, now: float) -> int:
     return steps
 
 
-@_within
+@within
 def _shorten(here: Records, now: float) -> None:
     """Let the run end with the step under way at ``now``."""
     if here.steps > 1:

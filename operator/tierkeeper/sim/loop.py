@@ -99,9 +99,9 @@ def simulate(
 ) -> Run:
     """Run a policy over the tiers' traffic. A policy remembers: give each run a new one.
 
-    ``seconds``: how much of the traffic is scored; None: all of it, in whole seconds. The run goes on for
-    ``SETTLE_SECONDS`` more. Raises ImpossibleRunError for tiers of one name, a tier that cannot be resized live, and
-    fewer GPUs than the start needs.
+    ``seconds``: the length of the traffic, None: of all requests, in whole seconds. GPU time and changes count up to
+    it, every request counts: cut the traffic itself to play less. The run goes on for ``SETTLE_SECONDS`` more. Raises
+    ImpossibleRunError for tiers of one name, a tier that cannot be resized live, and fewer GPUs than the start needs.
     """
     settings = settings or Settings()
     if seconds is None:
@@ -147,11 +147,6 @@ class _Member:
         if self.pool.counts() != self._seen:
             self.look()
         self.ready_since = (now if self.ready_since is None else self.ready_since) if self.live_pods else None
-
-    @property
-    def engine_budget(self) -> int:
-        """The token budget that the engine has of itself."""
-        return self.tier.spec.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
 
 
 @dataclass(slots=True)
@@ -342,13 +337,16 @@ def _member(tier: SimTier, *, seed: int, ticks: int) -> _Member:
         tier.requests,
         replicas=levers.replicas,
         max_num_seqs=levers.max_num_seqs,
-        max_num_batched_tokens=(
-            levers.max_num_batched_tokens or spec.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
-        ),
+        max_num_batched_tokens=levers.max_num_batched_tokens or _engine_budget(spec),
         seed=seed,
     )
     unknown = Assessment(key=spec.key, state=SignalState.NO_DATA, reason="WaitingForSamples", message="")
     return _Member(tier=tier, pool=pool, levers=levers, recorder=Recorder(ticks), assessment=unknown)
+
+
+def _engine_budget(spec: TierSpec) -> int:
+    """The token budget that the engine has of itself."""
+    return spec.engine.max_num_batched_tokens or DEFAULT_BATCHED_TOKENS
 
 
 def _pool_state(member: _Member, *, resizing: bool) -> PoolState:
@@ -358,7 +356,6 @@ def _pool_state(member: _Member, *, resizing: bool) -> PoolState:
     return PoolState(
         current=member.levers,
         ready=counts.ready,
-        starting=counts.starting,
         unschedulable=counts.unschedulable,
         unschedulable_message=f"0/1 nodes are available: 1 Insufficient {resource}." if counts.unschedulable else "",
         resizing=resizing,
@@ -387,5 +384,5 @@ def _actuate(member: _Member, levers: Levers, now: float) -> None:
         member.resized_at = now
         member.pool.set_limits(
             max_num_seqs=levers.max_num_seqs,
-            max_num_batched_tokens=levers.max_num_batched_tokens or member.engine_budget,
+            max_num_batched_tokens=levers.max_num_batched_tokens or _engine_budget(member.tier.spec),
         )

@@ -14,23 +14,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tierkeeper.engine.flags import TPOT_EDGES, TTFT_EDGES
 from tierkeeper.engine.latency import Profile
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int32]
 Routing: TypeAlias = Literal["least-loaded", "round-robin", "random"]
-
-TTFT_EDGES: tuple[float, ...] = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
-)
-"""Upper bounds in seconds; the last bucket, +Inf, is implied."""
-
-TPOT_EDGES: tuple[float, ...] = (
-    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
-    *(1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
-)
-"""Upper bounds in seconds, of request TPOT and of inter-token latency alike; +Inf is implied."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

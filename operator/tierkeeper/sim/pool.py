@@ -57,6 +57,7 @@ class Pool:
         """``warm``: the first replicas are Ready at 0. The seed rules start-up times and random routing."""
         _check_limits(max_num_seqs, max_num_batched_tokens)
         self.config = config
+        self._edges = config.ttft_edges, config.tpot_edges
         self.now = 0.0
         self._seed = seed
         self._state = new_state(
@@ -199,7 +200,7 @@ class Pool:
 
     def _page(self, pod: _Pod, shown: Records, buckets: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> PodPage:
         seat = dict(zip(SEAT.names or (), shown[0].item(), strict=True))
-        ttft_edges, tpot_edges = self.config.ttft_edges, self.config.tpot_edges
+        ttft_edges, tpot_edges = self._edges
         return PodPage(
             name=f"pod-{pod.number}",
             started_at=seat["started_at"],

@@ -83,7 +83,7 @@ class TierRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A whole run. ``seconds`` of traffic are scored; the run went on until the requests under way were done."""
+    """A whole run. GPU time and changes count for ``seconds``; it went on until the requests under way were done."""
 
     policy: str
     seconds: float
@@ -97,7 +97,7 @@ class Recorder:
 
     def __init__(self, ticks: int) -> None:
         self._names = [f.name for f in fields(Series)]
-        self._rows: Floats = np.full((max(1, ticks), len(self._names)), np.nan)
+        self._rows: Floats = np.full((ticks, len(self._names)), np.nan)
         self._count = 0
         self._entries: list[Entry] = []
 
@@ -112,8 +112,6 @@ class Recorder:
         assessment: Assessment,
     ) -> None:
         """The figures of one tick, in the order of ``Series``."""
-        if self._count >= len(self._rows):
-            self._rows = np.concatenate([self._rows, np.full_like(self._rows, np.nan)])
         known, traffic, slos = assessment.state.known, assessment.traffic, assessment.slos
         ttft, tpot = slos.get(Sli.TTFT), slos.get(Sli.TPOT)
         left = [slo.budget_left for slo in slos.values() if slo.budget_left is not None]

@@ -13,6 +13,7 @@ from tierkeeper.sim.binned import Binned, binned, capacity
 from tierkeeper.sim.plot import Line, Mark, Plot, svg
 from tierkeeper.sim.record import Entry, Run, TierRun
 from tierkeeper.sim.score import Score, score
+from tierkeeper.slo.messages import latency
 from tierkeeper.tier import Objective, TierSpec
 
 COLUMNS: Sequence[tuple[str, str]] = (
@@ -261,6 +262,4 @@ def _clock(at: float) -> str:
 
 
 def _latency(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "–"
-    return f"{seconds:.2f} s" if seconds >= 0.5 else f"{seconds * 1000:.3g} ms"
+    return latency(seconds) if math.isfinite(seconds) else "–"

@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import inf
 
 import numpy as np
 
-from tierkeeper.render.promql import MAX_BUDGET_POINTS, Query, queries
+from tierkeeper.render.promql import COUNTERS, MEANS, Query, budget_step, queries
 from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT, Columns, le_text
 from tierkeeper.sim.scrape import NO_FAULTS, Faults, Scraper, Scraping, Summed, View
 from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
 from tierkeeper.slo.model import Sample
-from tierkeeper.slo.readings import BUCKET_SIGNALS, Readings, group
+from tierkeeper.slo.readings import Readings, Share, join, sort
 from tierkeeper.slo.signals import FAMILY_LABEL, STAT_LABEL, MetricLabels, Signal, SignalKind, Stat
 from tierkeeper.tier import TierKey
 
 LABELS = MetricLabels()
-
-_BUDGET_EVERY = 60
-"""The finest step of the budget's subquery, in seconds, as in ``render.promql``."""
 
 _GAUGES: Mapping[SignalKind, str] = {
     SignalKind.RUNNING: "vllm:num_requests_running",
     SignalKind.WAITING: "vllm:num_requests_waiting",
     SignalKind.KV_CACHE_USAGE: "vllm:kv_cache_usage_perc",
 }
-_COUNTERS: Mapping[SignalKind, str] = {
-    SignalKind.REQUESTS: f"{TTFT}_count",
-    SignalKind.FINISHED: "vllm:request_success_total",
-    SignalKind.PROMPT_TOKENS: "vllm:prompt_tokens_total",
-    SignalKind.GENERATION_TOKENS: "vllm:generation_tokens_total",
-    SignalKind.REJECTED: "vllm:admission_rejections_total",
-    SignalKind.PREEMPTIONS: "vllm:num_preemptions_total",
-}
-_MEANS: Mapping[SignalKind, str] = {
-    SignalKind.QUEUE_TIME: "vllm:request_queue_time_seconds",
-    SignalKind.PREFILL_TIME: "vllm:request_prefill_time_seconds",
-    SignalKind.TTFT_TIME: TTFT,
-    SignalKind.PROMPT_LENGTH: "vllm:request_prompt_tokens",
-    SignalKind.OUTPUT_LENGTH: "vllm:request_generation_tokens",
-}
+_COUNTERS, _MEANS = dict(COUNTERS), dict(MEANS)
 _BUCKETS: Mapping[SignalKind, tuple[str, ...]] = {
     SignalKind.TTFT_BUCKETS: (TTFT,),
     SignalKind.TPOT_BUCKETS: (REQUEST_TPOT, INTER_TOKEN),
 }
-
-
-def budget_step(seconds: int) -> int:
-    """Step of the subquery over the budget's period, in seconds."""
-    return max(_BUDGET_EVERY, seconds // MAX_BUDGET_POINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +76,7 @@ class Source:
             for (key, pages), own in zip(columns.items(), seeds, strict=True)
         }
         self._asked: dict[Signal, float] = {}
-        self._readings: dict[TierKey, Readings] = {}
+        self._shares: dict[Signal, Mapping[TierKey, Share]] = {}
         self._frozen: Snapshot | None = None
 
     def snapshot(self, now: float) -> Snapshot:
@@ -116,11 +94,8 @@ class Source:
         views = self._current(now)
         due = [q for q in self._queries if now - self._asked.get(q.signal, -inf) >= q.every_seconds]
         self._asked.update((query.signal, now) for query in due)
-        news = group({query.signal: self._ask(query, views) for query in due}, LABELS)
-        asked = {query.signal for query in due}
-        merged = {key: _merged(key, asked, self._readings.get(key), news.get(key)) for key in views}
-        self._readings = {key: readings for key, readings in merged.items() if readings is not None}
-        return Snapshot(self._readings, views)
+        self._shares |= {query.signal: sort(query.signal, self._ask(query, views), LABELS) for query in due}
+        return Snapshot(join(self._shares), views)
 
     def views(self, now: float) -> Mapping[TierKey, View]:
         """The series by tier as they can be read at this time of the run."""
@@ -135,21 +110,6 @@ class Source:
         for key, view in views.items():
             found += answer(query.signal, key, view, stepped=query.signal.window_seconds in self._stepped)
         return found
-
-
-def _merged(key: TierKey, asked: set[Signal], before: Readings | None, news: Readings | None) -> Readings | None:
-    """What ``group`` would make of the new answers together with the old ones that were not asked for again.
-
-    Only windows of buckets are asked for at longer intervals. None where no series says anything of the tier.
-    """
-    if before is None:
-        return news
-    stale = {(BUCKET_SIGNALS[s.kind], s.window_seconds) for s in asked if s.kind in BUCKET_SIGNALS}
-    kept = {place: raw for place, raw in before.families.items() if place not in stale}
-    if not kept:
-        return news
-    news = news or Readings(key=key, evaluated_at=before.evaluated_at)
-    return replace(news, families={**kept, **news.families})
 
 
 def answer(signal: Signal, key: TierKey, view: View, *, stepped: bool = False) -> list[Sample]:

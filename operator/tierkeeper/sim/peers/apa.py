@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tierkeeper.sim.peers.figures import Figures, PodLoad, mean
+from tierkeeper.sim.peers.figures import Figures, PodLoad, mean, since
 
 RESYNC_SECONDS = 10.0
 
@@ -46,7 +46,7 @@ class ApaLaw:
         value = mean(figures.own_scrape(), self._metric)
         if value is None:
             return figures.replicas
-        self._seen = [(at, v) for at, v in self._seen if at > now - self.settings.window_seconds]
+        self._seen = since(self._seen, now - self.settings.window_seconds)
         self._seen.append((now, value))
         average = sum(v for _, v in self._seen) / len(self._seen)
         wanted = self._guarded(average, self._ratio(average, figures.replicas), figures)
@@ -77,11 +77,11 @@ class ApaLaw:
     def _stabilized(self, now: float, replicas: int, wanted: int) -> int:
         settings = self.settings
         longest = max(settings.up_cooldown_seconds, settings.down_cooldown_seconds)
-        self._recommended = [(at, n) for at, n in self._recommended if at > now - longest]
+        self._recommended = since(self._recommended, now - longest)
         self._recommended.append((now, wanted))
         if wanted == replicas:
             return replicas
         growing = wanted > replicas
         window = settings.up_cooldown_seconds if growing else settings.down_cooldown_seconds
-        within = [n for at, n in self._recommended if at > now - window] or [wanted]
+        within = [n for _, n in since(self._recommended, now - window)] or [wanted]
         return max(within) if growing or settings.down_select == "max" else min(within)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from tierkeeper.sim.peers.figures import since
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -71,21 +73,21 @@ class Scale:
         elif self._seen[1] != current:
             self._changes.append((self._seen[0], current - self._seen[1]))
         longest = max(rate.period_seconds for rate in (*self.behavior.up.rates, *self.behavior.down.rates))
-        self._changes = [(at, by) for at, by in self._changes if at > now - longest]
+        self._changes = since(self._changes, now - longest)
         self._seen = (now, current)
 
     def _stabilized(self, now: float, current: int, desired: int) -> int:
         """Up to the lowest recommendation of the upward window, down to the highest of the downward one."""
         up, down = self.behavior.up.stabilization_seconds, self.behavior.down.stabilization_seconds
         self._recommended = [(at, n) for at, n in self._recommended if at >= now - max(up, down)]
-        lowest = min([desired, *(n for at, n in self._recommended if at > now - up)])
-        highest = max([desired, *(n for at, n in self._recommended if at > now - down)])
+        lowest = min([desired, *(n for _, n in since(self._recommended, now - up))])
+        highest = max([desired, *(n for _, n in since(self._recommended, now - down))])
         self._recommended.append((now, desired))
         return min(max(current, lowest), highest)
 
     def _changed(self, now: float, rate: Rate, sign: int) -> int:
         """Pods added (sign 1) or removed (-1) within the rate's period."""
-        return sum(sign * by for at, by in self._changes if at > now - rate.period_seconds and by * sign > 0)
+        return sum(sign * by for _, by in since(self._changes, now - rate.period_seconds) if by * sign > 0)
 
     def _started_at(self, now: float, current: int, rate: Rate) -> int:
         """Replicas at the start of the rate's period."""

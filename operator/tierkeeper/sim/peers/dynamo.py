@@ -7,6 +7,7 @@ dependency of ours: see ``MISSING`` for how to install it. It takes the targets 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import os
 from collections.abc import Mapping
@@ -23,11 +24,20 @@ LOAD_SECONDS = 5.0
 PROMPT_SECONDS = 60
 """Window of the mean prompt by which waiting requests are turned into waiting tokens."""
 
+TTFT_SECONDS, ITL_SECONDS = 0.5, 0.05
+"""Placeholders where the tier does not promise that objective: the planner must be given both. They are the defaults of
+``ttft_ms`` and ``itl_ms`` in ``PlannerConfig``, 500 and 50."""
+
 MISSING = (
     "NVIDIA Dynamo's planner is not installed. It takes 1.2 GB, so give it a virtual environment of its own beside "
     "tierkeeper[sim]: pip install ai-dynamo==1.2.1 ai-dynamo-runtime==1.2.1 scikit-learn pmdarima filterpy prophet "
     "plotly prometheus-api-client"
 )
+
+
+def installed() -> bool:
+    """Whether the planner's packages are here."""
+    return importlib.util.find_spec("dynamo") is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +105,8 @@ class DynamoLaw:
         return {
             "mode": "agg",
             "optimization_target": settings.target,
-            "ttft_ms": 1000 * (0.5 if ttft is None else ttft),
-            "itl_ms": 1000 * settings.itl_share * (0.05 if tpot is None else tpot),
+            "ttft_ms": 1000 * (TTFT_SECONDS if ttft is None else ttft),
+            "itl_ms": 1000 * settings.itl_share * (ITL_SECONDS if tpot is None else tpot),
             "max_gpu_budget": bounds.max * gpus,
             "min_endpoint": bounds.min,
             "decode_engine_num_gpu": gpus,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tierkeeper.sim.columns import INTER_TOKEN, REQUEST_TPOT, TTFT
 from tierkeeper.sim.policy import TierView
@@ -14,6 +14,8 @@ from tierkeeper.slo.model import Histogram, SignalState
 
 _RUNNING, _WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 _KV_USAGE = "vllm:kv_cache_usage_perc"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +194,26 @@ def prometheus_quantile(histogram: Histogram | None, q: float) -> float | None:
 
     A straight line inside a bucket, the first one from 0; the highest finite edge for what lies above it.
     """
-    if histogram is None or not histogram.total > 0 or len(histogram.buckets) < 2:
+    if histogram is None or not histogram.total > 0 or len(histogram.edges) < 2:
         return None
+    edges, counts = histogram.edges, histogram.counts
     rank, lower_edge, lower_count = q * histogram.total, 0.0, 0.0
-    for bucket in histogram.buckets[:-1]:
-        if bucket.count >= rank:
-            inside = bucket.count - lower_count
-            return lower_edge + (bucket.le - lower_edge) * ((rank - lower_count) / inside if inside > 0 else 1.0)
-        lower_edge, lower_count = bucket.le, bucket.count
+    for edge, count in zip(edges[:-1], counts[:-1], strict=True):
+        if count >= rank:
+            inside = count - lower_count
+            return lower_edge + (edge - lower_edge) * ((rank - lower_count) / inside if inside > 0 else 1.0)
+        lower_edge, lower_count = edge, count
     return lower_edge
 
 
 def mean(pods: Mapping[str, PodLoad], figure: Callable[[PodLoad], float]) -> float | None:
     """The plain mean over pods; None where none reports."""
     return sum(figure(pod) for pod in pods.values()) / len(pods) if pods else None
+
+
+def since(seen: Sequence[tuple[float, T]], after: float) -> list[tuple[float, T]]:
+    """What was seen later than ``after``, as (seconds, value): a window, open at its older end."""
+    return [(at, value) for at, value in seen if at > after]
 
 
 def _finite(value: float | None) -> float | None:

@@ -83,3 +83,10 @@ def external_average(value: float, *, replicas: int, target: float, tolerance: f
     if replicas > 0 and within(value / (target * replicas), tolerance):
         return replicas
     return math.ceil(value / target)
+
+
+def follow(scale: Scale, wanted: int, *, now: float, replicas: int, tolerance: float) -> int:
+    """Replicas that an HPA sets whose metric is the number wanted itself, an AverageValue of 1: its tolerance and its
+    behavior still apply."""
+    desired = external_average(wanted, replicas=replicas, target=1.0, tolerance=tolerance)
+    return scale.next(now=now, current=replicas, desired=desired)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tierkeeper.sim.peers.figures import Figures, mean
+from tierkeeper.sim.peers.figures import Figures, mean, since
 
 TICK_SECONDS = 2.0
 
@@ -50,7 +50,7 @@ class KpaLaw:
         if per_pod is not None:
             # A pod that was not scraped is taken for an average one.
             self._seen.append((now, per_pod * figures.ready))
-        self._seen = [(at, value) for at, value in self._seen if at > now - self.settings.stable_window_seconds]
+        self._seen = since(self._seen, now - self.settings.stable_window_seconds)
         stable = self._average(now, self.settings.stable_window_seconds)
         if stable is None:
             return figures.replicas
@@ -65,7 +65,7 @@ class KpaLaw:
         return limit * self.settings.target_utilization
 
     def _average(self, now: float, window: float) -> float | None:
-        values = [value for at, value in self._seen if at > now - window]
+        values = [value for _, value in since(self._seen, now - window)]
         return sum(values) / len(values) if values else None
 
     def _scale(self, *, now: float, ready: int, target: float, stable: float, panic: float) -> int:
@@ -87,6 +87,6 @@ class KpaLaw:
         """The highest answer within the scale-down delay."""
         if self.settings.scale_down_delay_seconds <= 0:
             return wanted
-        self._delayed = [(at, n) for at, n in self._delayed if at > now - self.settings.scale_down_delay_seconds]
+        self._delayed = since(self._delayed, now - self.settings.scale_down_delay_seconds)
         self._delayed.append((now, wanted))
         return max(n for _, n in self._delayed)

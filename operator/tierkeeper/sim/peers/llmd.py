@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass, field
 
 from tierkeeper.sim.peers.behavior import Behavior, Rate, Rule, Scale
-from tierkeeper.sim.peers.figures import Figures
-from tierkeeper.sim.peers.hpa import TOLERANCE, external_average
+from tierkeeper.sim.peers.figures import Figures, since
+from tierkeeper.sim.peers.hpa import TOLERANCE, follow
 
 BEHAVIOR = Behavior(
     up=Rule((Rate(60.0, percent=100.0), Rate(60.0, pods=4)), stabilization_seconds=30.0),
@@ -49,13 +49,11 @@ class LlmdLaw:
         if not figures.reachable or (figures.ttft_target_seconds is None and figures.tpot_target_seconds is None):
             return figures.replicas
         settings = self.settings
-        self._samples = [(at, s) for at, s in self._samples if at > now - settings.smoothing_seconds]
+        self._samples = since(self._samples, now - settings.smoothing_seconds)
         self._samples.append((now, min(raw_saturation(figures, settings), settings.clamp)))
         saturation = sum(s for _, s in self._samples) / len(self._samples)
         wanted = formula(saturation, replicas=figures.replicas, ready=figures.ready, settings=settings)
-        # The formula's output is the metric, against an AverageValue of 1: the HPA's tolerance still applies to it.
-        wanted = external_average(wanted, replicas=figures.replicas, target=1.0, tolerance=settings.tolerance)
-        return self._scale.next(now=now, current=figures.replicas, desired=wanted)
+        return follow(self._scale, wanted, now=now, replicas=figures.replicas, tolerance=settings.tolerance)
 
 
 def raw_saturation(figures: Figures, settings: LlmdSettings) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tierkeeper.sim.peers.behavior import Behavior, Rate, Rule, Scale
 from tierkeeper.sim.peers.figures import Figures
-from tierkeeper.sim.peers.hpa import TOLERANCE, external_average
+from tierkeeper.sim.peers.hpa import TOLERANCE, follow
 from tierkeeper.sim.peers.queueing import Parameters, Queue, Request
 from tierkeeper.sim.peers.tuner import Observation, Tuner
 
@@ -48,19 +48,15 @@ class WvaLaw:
     """One variant. Without traffic, or where a target is out of reach of a lone request, it holds."""
 
     settings: WvaSettings = field(default_factory=WvaSettings)
+    tuner: Tuner = field(init=False)
+    """What it has learned."""
     _scale: Scale = field(init=False)
-    _tuner: Tuner = field(init=False)
     _ready: int | None = None
     _grown_at: float = -math.inf
 
     def __post_init__(self) -> None:
         self._scale = Scale(self.settings.behavior)
-        self._tuner = Tuner(self.settings.parameters)
-
-    @property
-    def parameters(self) -> Parameters | None:
-        """What it has learned; None: nothing yet."""
-        return self._tuner.parameters
+        self.tuner = Tuner(self.settings.parameters)
 
     def desired(self, *, now: float, figures: Figures) -> int:
         if self._ready is not None and figures.ready > self._ready:
@@ -68,15 +64,14 @@ class WvaLaw:
         self._ready = figures.ready
         seen = observation(figures) if figures.reachable else None
         if seen is not None and now >= self._grown_at + self.settings.transient_seconds:
-            self._tuner.update(seen, max_batch=figures.max_num_seqs)
+            self.tuner.update(seen, max_batch=figures.max_num_seqs)
         wanted = self._sized(seen, figures)
         if wanted is None:
             return figures.replicas
-        wanted = external_average(wanted, replicas=figures.replicas, target=1.0, tolerance=self.settings.tolerance)
-        return self._scale.next(now=now, current=figures.replicas, desired=wanted)
+        return follow(self._scale, wanted, now=now, replicas=figures.replicas, tolerance=self.settings.tolerance)
 
     def _sized(self, seen: Observation | None, figures: Figures) -> int | None:
-        parameters = self._tuner.parameters
+        parameters = self.tuner.parameters
         if seen is None or parameters is None:
             return None
         queue = Queue(parameters, seen.request, figures.max_num_seqs, self.settings.max_queue)

@@ -8,7 +8,7 @@ under way. So the expected number of arrivals is exactly the integral of the rat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -115,18 +115,7 @@ def arrivals(rate: Curve, *, law: Law, rng: np.random.Generator) -> Floats:
     """
     check_size(rate.total)
     inverse = _Inverse(rate)
-    total = inverse.total
-    blocks: list[Floats] = []
-    reached = law.residual(rng)
-    while reached < total:
-        count = _enough(total - reached, law)
-        marks = np.empty(count + 1)
-        marks[0] = reached
-        marks[1:] = law.draw(rng, count)
-        np.cumsum(marks, out=marks)
-        reached = float(marks[-1])
-        # The last mark opens the next block, unless it lies beyond the end.
-        blocks.append(inverse.seconds(marks[:-1] if reached < total else marks[marks < total]))
+    blocks = [inverse.seconds(marks) for marks in _marks(inverse.total, law, rng)]
     return np.concatenate(blocks) if blocks else np.empty(0)
 
 
@@ -155,13 +144,22 @@ def check_size(expected: float) -> None:
 
 def _stretch(load: float, law: Law, rng: np.random.Generator) -> Floats:
     """Marks in [0, load) of a process of rate 1 in its steady state."""
-    blocks = []
+    blocks = list(_marks(load, law, rng))
+    return np.concatenate(blocks) if blocks else np.empty(0)
+
+
+def _marks(load: float, law: Law, rng: np.random.Generator) -> Iterator[Floats]:
+    """The same in blocks."""
     reached = law.residual(rng)
     while reached < load:
-        marks = np.cumsum(np.concatenate([[reached], law.draw(rng, _enough(load - reached, law))]))
+        count = _enough(load - reached, law)
+        marks = np.empty(count + 1)
+        marks[0] = reached
+        marks[1:] = law.draw(rng, count)
+        np.cumsum(marks, out=marks)
         reached = float(marks[-1])
-        blocks.append(marks[:-1] if reached < load else marks[marks < load])
-    return np.concatenate(blocks) if blocks else np.empty(0)
+        # The last mark opens the next block, unless it lies beyond the end.
+        yield marks[:-1] if reached < load else marks[marks < load]
 
 
 def _enough(load: float, law: Law) -> int:
