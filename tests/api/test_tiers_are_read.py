@@ -215,7 +215,7 @@ def tiers(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tiers())
 def test_any_tier_survives_being_written_and_read_again(obj: dict[str, Any]) -> None:
     model = ServiceTier.model_validate(obj, extra="forbid")

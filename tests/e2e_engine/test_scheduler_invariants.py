@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from e2e.engine.scheduler import Request
 
-story = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+story = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @st.composite

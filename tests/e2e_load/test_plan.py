@@ -67,7 +67,7 @@ def test_targets_start_at_different_places_and_a_seed_repeats_itself():
     assert gold != arrivals(trace, Phase(60, speed=1.0), seed=2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(1, 50), st.floats(0, 20)), min_size=1, max_size=5), st.integers(0, 99))
 def test_arrivals_are_ordered_and_as_many_as_the_phases_promise(phases, seed):
     sent = arrivals(EVEN, *(Phase(seconds, rate_per_s=rate) for seconds, rate in phases), seed=seed)

@@ -152,8 +152,7 @@ class FakePool:
         return count
 
     def state(self) -> PoolState:
-        ready = len(self._ready())
-        return PoolState(current=self.levers, ready=ready, starting=len(self.replicas) - ready)
+        return PoolState(current=self.levers, ready=len(self._ready()))
 
     def assess(self) -> Assessment:
         minute, ttft = self.now - 60, self.seen[Sli.TTFT]

@@ -71,7 +71,7 @@ def make_bench(fake_scheduler, tmp_path_factory, monkeypatch):
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @example(script=[("arrive", 1, 600, 1), ("arrive", 3, 1, 9), ("limit", 4, 600)], spec_tokens=3, block=528)
 @example(
     script=[("arrive", 1, 3000, 1), ("arrive", 3, 1, 9), ("limit", 9, 999), ("steps", 1), ("limit", 9, 1056)],

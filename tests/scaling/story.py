@@ -205,11 +205,6 @@ class Story:
         )
         return self
 
-    def starting(self) -> int:
-        return max(
-            0, self.levers.replicas - self.ready - self.pool.get("unschedulable", 0) - self.pool.get("failing", 0)
-        )
-
     def pods_become_ready(self) -> Story:
         self.ready = self.levers.replicas
         return self
@@ -227,7 +222,7 @@ class Story:
         )
 
     def tick(self) -> Decision:
-        pool = PoolState(current=self.levers, ready=self.ready, starting=self.starting(), **self.pool)
+        pool = PoolState(current=self.levers, ready=self.ready, **self.pool)
         decision, self.memory = decide(
             now=self.now,
             spec=self.spec,

@@ -52,7 +52,7 @@ def test_a_history_without_a_pattern_is_not_used():
     assert forecaster.way is not Way.SEASON
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(level=st.floats(0, 1e4), slope=st.floats(-100, 100), lead=st.floats(1, 3600))
 def test_a_forecast_stays_between_half_and_twice_the_level(level, slope, lead):
     said = expected(Forecaster(), Demand(level, slope, 15), now=0.0, lead_seconds=lead)

@@ -186,13 +186,13 @@ def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rate=st.floats(0.0, 500.0), more=st.floats(0.0, 500.0))
 def test_more_demand_never_needs_fewer_replicas(rate, more):
     assert sized(rate + more).need >= sized(rate).need * (1 - 1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rate=st.floats(0.1, 150.0))
 def test_the_planned_size_is_a_fixed_point(rate):
     """Where no queue is left to work off."""

@@ -108,7 +108,6 @@ class Dice:
         return PoolState(
             current=levers,
             ready=rng.choice([0, levers.replicas, rng.randint(0, 20)]),
-            starting=rng.randint(0, 5),
             unschedulable=rng.choice([0, 0, 0, rng.randint(0, 3)]),
             failing=rng.choice([0, 0, rng.randint(0, 3)]),
             rolling_out=rng.random() < 0.1,

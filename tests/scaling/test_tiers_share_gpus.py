@@ -202,7 +202,7 @@ CLAIMS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(CLAIMS)
 def test_whatever_competes(claims):
     found = heard(*claims)

@@ -2,7 +2,7 @@
 
 from math import inf, nan
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.slo.world import GOLD, ITL, LABELS, REQUEST_TPOT, TTFT, Pool, cumulative
@@ -43,7 +43,6 @@ def told(readings):
     return {key: repr((one, [one.histograms(sli, control=CONTROL) for sli in Sli])) for key, one in readings.items()}
 
 
-@settings(deadline=None)
 @given(st.lists(news, min_size=1, max_size=4))
 def test_old_answers_with_new_ones_tell_the_same_as_all_of_them_sorted_anew(snapshots):
     answers, shares = {}, {}

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.slo.world import TTFT_EDGES, cumulative
-from tierkeeper.slo.histogram import Edge, build, error_ratio, quantile
+from tests.slo.world import TTFT_EDGES, cumulative, histogram
+from tierkeeper.slo.histogram import error_ratio, quantile
 
 latencies = st.lists(st.floats(min_value=1e-4, max_value=35.0), min_size=1, max_size=60)
 
 
 def of(values):
-    return build({float(le): Edge(count, 1) for le, count in cumulative(values).items()})
+    return histogram({float(le): count for le, count in cumulative(values).items()})
 
 
 def test_a_threshold_on_an_edge_is_exact():
@@ -34,14 +34,13 @@ def test_a_threshold_between_edges_is_bracketed_by_its_neighbours():
 def test_the_point_lies_on_a_straight_line_of_log_survival_over_log_latency():
     """A power law has exactly that shape: S(t) = (0.1 / t)^2 gives S(1.5) = 0.00444, where a line gives 0.0072."""
     survival = {edge: min(1.0, (0.1 / edge) ** 2) for edge in TTFT_EDGES}
-    histogram = build({**{e: Edge(1e6 * (1 - s), 1) for e, s in survival.items()}, inf: Edge(1e6, 1)})
-    assert error_ratio(histogram, 1.5).ratio.point == pytest.approx((0.1 / 1.5) ** 2, rel=1e-3)
+    found = error_ratio(histogram({**{e: 1e6 * (1 - s) for e, s in survival.items()}, inf: 1e6}), 1.5)
+    assert found.ratio.point == pytest.approx((0.1 / 1.5) ** 2, rel=1e-3)
 
 
 def test_below_the_lowest_edge_the_tail_is_read_as_exponential():
     """The first bucket starts at zero, where a logarithm has no place: S(t) = exp(-t / 0.001) halves the exponent."""
-    histogram = build({0.001: Edge(1000 * (1 - exp(-1)), 1), inf: Edge(1000.0, 1)})
-    found = error_ratio(histogram, 0.0005)
+    found = error_ratio(histogram({0.001: 1000 * (1 - exp(-1)), inf: 1000.0}), 0.0005)
     assert found.ratio.point == pytest.approx(exp(-0.5))
     assert found.neighbours == (0.001,)
 
@@ -87,8 +86,8 @@ def test_a_quantile_lies_in_the_bucket_of_the_true_one(values, q):
 
 @given(latencies, st.floats(min_value=0.002, max_value=30.0))
 def test_p99_is_above_a_threshold_only_when_more_than_one_percent_miss_it(values, threshold):
-    histogram = of(values)
-    p99, missed = quantile(histogram, 0.99).seconds, error_ratio(histogram, threshold).ratio.point
+    seen = of(values)
+    p99, missed = quantile(seen, 0.99).seconds, error_ratio(seen, threshold).ratio.point
     if p99 > threshold * 1.0001:
         assert missed >= 0.01 - 1e-9
     if p99 < threshold * 0.9999:

@@ -19,7 +19,7 @@ def tpot_of(pool):
 
 
 def counts(window):
-    return {b.le: b.count for b in window.histogram.buckets}
+    return dict(zip(window.histogram.edges, window.histogram.counts, strict=True))
 
 
 def test_one_answer_holds_all_tiers_and_namespaces():

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierkeeper.slo.assess import assess
-from tierkeeper.slo.model import Assessment, Sample
+from tierkeeper.slo.histogram import from_columns
+from tierkeeper.slo.model import Assessment, Histogram, Sample
 from tierkeeper.slo.readings import group
 from tierkeeper.slo.signals import MetricLabels, Signal, SignalKind
 from tierkeeper.tier import Objective, TierKey
@@ -23,6 +24,12 @@ EVENING = 1_790_000_000.0
 """Prometheus' clock in the tests; nothing of ours may depend on it."""
 
 Answers = dict[Signal, list[Sample]]
+
+
+def histogram(counts: Mapping[float, float], series: Mapping[float, float] | None = None) -> Histogram:
+    """A histogram of cumulative counts by edge in seconds; ``series``: how many have that edge, where not all have."""
+    edges = sorted(counts)
+    return from_columns(edges, [counts[le] for le in edges], [(series or {}).get(le, 2.0) for le in edges])
 
 
 @dataclass

@@ -109,7 +109,6 @@ def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool, contested: str
     return PoolState(
         current=view.levers,
         ready=census.ready,
-        starting=census.starting,
         unschedulable=census.unschedulable + forbidden,
         unschedulable_message=view.quota or view.refused or worst,
         failing=census.failing,

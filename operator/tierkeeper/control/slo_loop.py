@@ -27,10 +27,10 @@ from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Levers, PoolState
 from tierkeeper.slo.assess import assess
-from tierkeeper.slo.burn import MIN_BAD_REQUESTS
+from tierkeeper.slo.burn import budget_overdue
 from tierkeeper.slo.model import Assessment
 from tierkeeper.slo.readings import Readings
-from tierkeeper.tier import Mode, Objective, TierKey, TierSpec
+from tierkeeper.tier import Mode, TierKey, TierSpec
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,11 @@ class SloLoop:
     async def _read(self, members: Sequence[_Member]) -> tuple[Mapping[TierKey, Readings], tuple[str, str] | None]:
         promises = [(one.spec.objective, one.record.assessment) for one in members if one.spec.objective is not None]
         days = {objective.window_days for objective, _ in promises}
-        soon = {objective.window_days for objective, known in promises if budget_overdue(known, objective)}
+        soon = {
+            objective.window_days
+            for objective, known in promises
+            if budget_overdue(known, budget=objective.error_budget)
+        }
         try:
             return await self._snapshots.take(days, soon), None
         except MetricsError as error:
@@ -239,15 +243,6 @@ class SloLoop:
 
     def _status_is_due(self, record: TierRecord, now: float) -> bool:
         return record.looked_at is None or now - record.looked_at >= self._rhythm.status
-
-
-def budget_overdue(assessment: Assessment | None, objective: Objective) -> bool:
-    """Whether an error budget is unknown though a shorter window holds all the requests that it takes to know it."""
-    slos = assessment.slos.values() if assessment is not None else ()
-    return any(
-        slo.budget_left is None and any(w.total * objective.error_budget >= MIN_BAD_REQUESTS for w in slo.windows)
-        for slo in slos
-    )
 
 
 def _lose(record: TierRecord) -> None:

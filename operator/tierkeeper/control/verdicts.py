@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 
 from tierkeeper.api.conditions import ConditionReason as Why
 from tierkeeper.api.conditions import ConditionType
@@ -15,7 +14,7 @@ from tierkeeper.control.resize import overdue
 from tierkeeper.control.snapshot import SOON_SECONDS
 from tierkeeper.engine.flags import live_resize
 from tierkeeper.render.promql import BUDGET_EVERY_SECONDS, MAX_BUDGET_POINTS, SECONDS_PER_DAY
-from tierkeeper.slo.burn import MIN_BAD_REQUESTS
+from tierkeeper.slo.burn import requests_to_tell
 from tierkeeper.slo.messages import names, span
 from tierkeeper.slo.model import Assessment, SignalState
 from tierkeeper.tier import LiveResize, Mode, Objective, TierSpec
@@ -210,10 +209,9 @@ def _slo_met(assessment: Assessment, spec: TierSpec) -> Verdict:
 def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
     if spec.objective is None:
         return Verdict(False, Why.NO_OBJECTIVE, "The tier promises no latency.")
-    left = [slo.budget_left for slo in assessment.slos.values() if slo.budget_left is not None]
-    if not left:
+    spent, policy = assessment.budget_spent_percent, spec.objective.budget
+    if spent is None:
         return Verdict(None, Why.NOT_YET_KNOWN, _budget_unknown(spec.objective))
-    spent, policy = 100 * (1 - min(left)), spec.objective.budget
     message = f"{spent:.0f} % of the error budget of {spec.objective.window_days} days is spent"
     if spent >= policy.freeze_percent:
         limit = f"freezePercent is {policy.freeze_percent}: nothing is taken away from the pool"
@@ -224,12 +222,11 @@ def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
 
 def _budget_unknown(objective: Objective) -> str:
     """What it takes to know the budget: at 99 %, 300 requests, since three misses must fit into it."""
-    needed = ceil(round(MIN_BAD_REQUESTS / objective.error_budget, 6))
     step = max(60, objective.window_days * SECONDS_PER_DAY // MAX_BUDGET_POINTS)
     return (
-        f"The error budget is not known yet: that takes {needed} requests, counted over {objective.window_days} days "
-        f"in steps of {span(step)}. It is looked at every {span(round(BUDGET_EVERY_SECONDS))}, and every "
-        f"{span(round(SOON_SECONDS))} once the last hours hold so many."
+        f"The error budget is not known yet: that takes {requests_to_tell(objective.error_budget)} requests, counted "
+        f"over {objective.window_days} days in steps of {span(step)}. It is looked at every "
+        f"{span(round(BUDGET_EVERY_SECONDS))}, and every {span(round(SOON_SECONDS))} once the last hours hold so many."
     )
 
 

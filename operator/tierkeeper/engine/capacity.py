@@ -10,7 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tierkeeper.engine.latency import Lengths, Profile
+from tierkeeper.engine.latency import (
+    Lengths,
+    Profile,
+    decode_slope_seconds,
+    decode_step_seconds,
+    saturated_slope_seconds,
+    saturated_tpot_seconds,
+)
 
 #: Prompts up to this multiple of the mean length should be read within half of the TTFT target: the P95 of the
 #: recorded mixes lies at 3 to 4 times their mean (Azure 2023: 1,155 and 4,070 tokens).
@@ -50,12 +57,8 @@ def speed(profile: Profile, *, batch: float, lengths: Lengths, step_seconds: flo
     ``batch`` sequences decode, each gains a token every ``step_seconds``, and ``prompt_rate`` prompt tokens are read a
     second meanwhile: v = step / (a + B * (b0 + b1 * context) + d * rate * step).
     """
-    modelled = (
-        profile.base_seconds
-        + batch * _decode_slope(profile, lengths)
-        + profile.per_prefill_token_seconds * prompt_rate * step_seconds
-    )
-    return step_seconds / modelled
+    prefill = profile.per_prefill_token_seconds * prompt_rate * step_seconds
+    return step_seconds / (decode_step_seconds(profile, batch=batch, lengths=lengths) + prefill)
 
 
 def capacity(profile: Profile, *, speed: float, lengths: Lengths, limits: Limits) -> Capacity:
@@ -65,16 +68,15 @@ def capacity(profile: Profile, *, speed: float, lengths: Lengths, limits: Limits
     (40 - 8.5) / 0.465 = 67 sequences, 67 / (211 * 40 ms) = 8.0 requests/s; a cap of 24 allows
     24 / (211 * 19.7 ms) = 5.8.
     """
-    slope = _decode_slope(profile, lengths) + profile.per_prefill_token_seconds * _prompts_per_step(lengths)
     batch = max(1.0, limits.max_num_seqs)
     if limits.kv_sequences is not None:
         batch = min(batch, max(1.0, limits.kv_sequences))
     if limits.max_num_batched_tokens is not None:
-        batch = min(batch, limits.max_num_batched_tokens / (1.0 + _prompts_per_step(lengths)))
+        batch = min(batch, limits.max_num_batched_tokens / (1.0 + lengths.prompt_tokens_per_step))
     if limits.tpot_seconds is not None:
-        batch = min(batch, max(limits.tpot_seconds / speed - profile.base_seconds, 0.0) / slope)
+        batch = min(batch, batch_within(profile, speed=speed, lengths=lengths, tpot_seconds=limits.tpot_seconds))
     batch = max(batch, _LEAST_BATCH)
-    step = speed * (profile.base_seconds + batch * slope)
+    step = speed * saturated_tpot_seconds(profile, batch=batch, lengths=lengths)
     return Capacity(batch, step, batch / (max(lengths.output_tokens, 1.0) * step))
 
 
@@ -84,8 +86,7 @@ _LEAST_BATCH = 0.05
 
 def batch_within(profile: Profile, *, speed: float, lengths: Lengths, tpot_seconds: float) -> float:
     """The largest saturated batch whose step lasts at most ``tpot_seconds``; may be below 1."""
-    slope = _decode_slope(profile, lengths) + profile.per_prefill_token_seconds * _prompts_per_step(lengths)
-    return max(tpot_seconds / speed - profile.base_seconds, 0.0) / slope
+    return max(tpot_seconds / speed - profile.base_seconds, 0.0) / saturated_slope_seconds(profile, lengths)
 
 
 def token_budget(
@@ -97,7 +98,7 @@ def token_budget(
     average. It is larger where a long prompt would otherwise take more than half of the TTFT target to read, and never
     below what the batch itself needs. Worked as above with 24 sequences: (40 - 8.5 - 24 * 0.126) / 0.062 + 24 = 483.
     """
-    decode = profile.base_seconds + batch * _decode_slope(profile, lengths)
+    decode = decode_step_seconds(profile, batch=batch, lengths=lengths)
     cost = profile.per_prefill_token_seconds
     wanted = max(tpot_seconds / speed - decode, 0.0) / cost + batch
     if ttft_seconds is not None:
@@ -139,18 +140,9 @@ def work_seconds(profile: Profile, lengths: Lengths) -> float:
     Only ever compared with itself: it says how much heavier one mix is than another. 1,155 and 211 tokens cost 0.154 s,
     4,620 and 211 tokens 0.425 s.
     """
-    decode = profile.base_seconds / WORK_BATCH + _decode_slope(profile, lengths)
+    decode = profile.base_seconds / WORK_BATCH + decode_slope_seconds(profile, lengths)
     return profile.per_prefill_token_seconds * lengths.prompt_tokens + max(lengths.output_tokens, 1.0) * decode
 
 
 WORK_BATCH = 32.0
 """Sequences among which a step's base is shared out: a batch at which vLLM's throughput has passed its knee."""
-
-
-def _decode_slope(profile: Profile, lengths: Lengths) -> float:
-    return profile.per_sequence_seconds + profile.per_context_token_seconds * lengths.context_tokens
-
-
-def _prompts_per_step(lengths: Lengths) -> float:
-    """Prompt tokens that each decoding sequence stands for in a step."""
-    return lengths.prompt_tokens / max(lengths.output_tokens, 1.0)

@@ -56,11 +56,25 @@ class Lengths:
         """Mean context of a decoding sequence: the prompt and half of what it will write."""
         return self.prompt_tokens + self.output_tokens / 2
 
+    @property
+    def prompt_tokens_per_step(self) -> float:
+        """Prompt tokens that each decoding sequence of a saturated replica stands for in a step."""
+        return self.prompt_tokens / max(self.output_tokens, 1.0)
+
+
+def decode_slope_seconds(profile: Profile, lengths: Lengths) -> float:
+    """Seconds that one more decoding sequence adds to a step."""
+    return profile.per_sequence_seconds + profile.per_context_token_seconds * lengths.context_tokens
+
+
+def saturated_slope_seconds(profile: Profile, lengths: Lengths) -> float:
+    """The same with the prefill that the sequence brings along. See ``saturated_tpot_seconds``."""
+    return decode_slope_seconds(profile, lengths) + profile.per_prefill_token_seconds * lengths.prompt_tokens_per_step
+
 
 def decode_step_seconds(profile: Profile, *, batch: float, lengths: Lengths) -> float:
     """Seconds of a step that only decodes ``batch`` sequences."""
-    per_sequence = profile.per_sequence_seconds + profile.per_context_token_seconds * lengths.context_tokens
-    return profile.base_seconds + batch * per_sequence
+    return profile.base_seconds + batch * decode_slope_seconds(profile, lengths)
 
 
 def saturated_tpot_seconds(profile: Profile, *, batch: float, lengths: Lengths) -> float:
@@ -70,10 +84,7 @@ def saturated_tpot_seconds(profile: Profile, *, batch: float, lengths: Lengths) 
     ``batch * prompt / output`` prefill tokens a step. For the profile above, 1,155 prompt and 211 output tokens: 24
     sequences cost 8.5 + 24 * 0.126 + 24 * 5.47 * 0.062 = 19.7 ms, 64 cost 38.3 ms.
     """
-    prefill_tokens = batch * lengths.prompt_tokens / max(lengths.output_tokens, 1.0)
-    return (
-        decode_step_seconds(profile, batch=batch, lengths=lengths) + profile.per_prefill_token_seconds * prefill_tokens
-    )
+    return profile.base_seconds + batch * saturated_slope_seconds(profile, lengths)
 
 
 def tpot_growth(profile: Profile, *, batch_from: float, batch_to: float, lengths: Lengths) -> float:

@@ -43,6 +43,9 @@ WORTH = 60.0
 #: No hypothesis is held for less likely than exp(-12) of the best: what an hour has taught, two bad minutes can undo.
 DOUBT = -12.0
 
+#: Before the first minute has told the tier's own error budget, costs are counted in that of a 99 % objective.
+FRESH_BUDGET = 0.01
+
 #: A minute may go wrong for a reason that is not load (a node hiccup, a stuck pod): one in fifty.
 ODD_MINUTES = 0.02
 
@@ -59,26 +62,28 @@ class Belief:
     minutes: float = 0.0
     """Minutes of evidence that count."""
 
-    @property
-    def cliff(self) -> float:
-        """The strain at which load spends the budget exactly, on the safe side of what is not known."""
-        return _strain_at(self.costs, 1.0)
 
+@lru_cache(maxsize=1)
+def fresh() -> Belief:
+    """What is believed before the pool has shown anything: the model, on the safe side, at FRESH_BUDGET.
 
-@lru_cache(maxsize=16)
-def fresh(budget: float = 0.01) -> Belief:
-    """What is believed before the pool has shown anything: the model, on the safe side."""
-    return _belief(_prior(), 0.0, budget)
+    The first minute that is learned from weighs it by the tier's own budget.
+    """
+    return _belief(_prior(), 0.0, FRESH_BUDGET)
 
 
 def learn(belief: Belief, *, strain: float, misses: float, total: float, budget: float, seconds: float) -> Belief:
-    """The belief after ``seconds`` in which ``misses`` of ``total`` requests were bad at ``strain``."""
+    """The belief after ``seconds`` in which ``misses`` of ``total`` requests were bad at ``strain``.
+
+    ``total`` is above zero: only minutes with requests count. Time without any is not learned from, and nothing is
+    forgotten in it. At a ``strain`` of zero there is only that: time in which older evidence fades.
+    """
     kept = math.exp(-seconds / MEMORY_SECONDS)
     worth = total / (1.0 + total / WORTH)
-    bad = min(misses / total, 1.0) * worth if total > 0 else 0.0
-    chances = _log_chances(strain, bad, worth, budget) if worth > 0 and strain > 0 else (0.0,) * len(belief.weights)
+    bad = min(misses / total, 1.0) * worth
+    chances = _log_chances(strain, bad, worth, budget) if strain > 0 else (0.0,) * len(belief.weights)
     weights = tuple(kept * w + (1.0 - kept) * p + c for w, p, c in zip(belief.weights, _prior(), chances, strict=True))
-    return _belief(weights, kept * belief.minutes + (seconds / 60.0 if worth > 0 else 0.0), budget)
+    return _belief(weights, kept * belief.minutes + seconds / 60.0, budget)
 
 
 def strain_for(belief: Belief, *, share: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile, tpot_growth
 from tierkeeper.scaling.diagnose import Finding
 from tierkeeper.scaling.memory import Memory, lengths
-from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason
+from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason, serving
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.slo.model import Assessment, SignalState, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
@@ -88,8 +88,7 @@ class Context:
 
     @property
     def serving(self) -> int:
-        """Pods that carry the load, at least one so that it may divide."""
-        return max(1, self.pool.ready, self.traffic.observed_pods)
+        return serving(self.pool, self.traffic)
 
     @property
     def load(self) -> float:
@@ -116,10 +115,10 @@ class Context:
     @property
     def budget_frozen(self) -> bool:
         """Whether some error budget is spent beyond the share at which its policy freezes voluntary change."""
-        if self.spec.objective is None:
-            return False
-        frozen = 1.0 - self.spec.objective.budget.freeze_percent / 100
-        return any(s.budget_left is not None and s.budget_left <= frozen for s in self.assessment.slos.values())
+        spent = self.assessment.budget_spent_percent
+        return (
+            self.spec.objective is not None and spent is not None and spent >= self.spec.objective.budget.freeze_percent
+        )
 
     def elapsed(self, since: float | None) -> float:
         """Seconds since a time; infinite where it never happened."""

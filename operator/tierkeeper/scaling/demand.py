@@ -116,7 +116,10 @@ def deviation(rate: float, seconds: float, bunching: float) -> float:
 
 def _bunching(minutes: Sequence[Minute]) -> float:
     """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters; the largest
-    is left out, since one step of the load is no noise."""
+    is left out, since one step of the load is no noise.
+
+    A burst is two steps, up and down: the smaller of them counts as noise for as long as it is among the MINUTES.
+    """
     squares = sorted((b.rate - a.rate) ** 2 / 2.0 for a, b in itertools.pairwise(minutes))[:-1]
     if not squares:
         return BUNCHING

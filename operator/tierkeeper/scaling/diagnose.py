@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tierkeeper.engine.latency import Profile, prefill_share
 from tierkeeper.scaling.memory import Memory, lengths
-from tierkeeper.scaling.model import PoolState
+from tierkeeper.scaling.model import PoolState, serving
 from tierkeeper.scaling.wording import count, duration, milliseconds, times
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
@@ -108,7 +108,7 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
     every_pod_seen = traffic.observed_pods >= pool.ready  # one that is not seen may be busy
     if every_pod_seen and traffic.running <= 0 and traffic.waiting <= 0 and traffic.requests_per_second <= 0:
         return Finding(Diagnosis.IDLE, "nothing runs, waits or arrives")
-    pods = max(1, pool.ready, traffic.observed_pods)
+    pods = serving(pool, traffic)
     usage = traffic.kv_cache_usage or 0.0
     if usage >= KV_FULL and traffic.preemptions_per_second >= PREEMPTIONS_PER_POD_SECOND * pods:
         cause = f"{traffic.preemptions_per_second:.1f} preemptions/s with {usage:.0%} of the KV cache in use"

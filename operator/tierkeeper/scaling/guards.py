@@ -1,7 +1,8 @@
 """What may really be pulled: a chain of pure steps, each of which may take something out of a proposal and says why.
 
-A guard never adds a wish of its own; the one exception gives back replicas that no node takes. Messages of holds carry
-no live figure: an unchanged situation is an unchanged text.
+A guard never adds a wish of its own, with two exceptions: replicas that no node takes are given back, and where old
+misses may not be reacted to, the smaller live limits that measured steps ask for are set in their place. Messages of
+holds carry no live figure: an unchanged situation is an unchanged text.
 """
 
 from __future__ import annotations

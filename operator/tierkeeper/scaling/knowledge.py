@@ -15,9 +15,9 @@ from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
 from tierkeeper.scaling.demand import Demand, Look, Minute
 from tierkeeper.scaling.forecast import Forecaster
-from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
-from tierkeeper.tier import TierSpec
+from tierkeeper.tier import Objective, TierSpec
 
 #: The mix is the last two minutes' (a shift of it within ten minutes must be followed), and ten requests' at least.
 MIX_SECONDS, MIX_REQUESTS = 120.0, 10.0
@@ -137,7 +137,12 @@ class Model:
     profile: Profile
     speed: float
     lengths: Lengths
-    ttft_seconds: float | None
+    objective: Objective
+
+    def within(self, limits: Limits) -> Model:
+        """The same pool within other limits."""
+        one = capacity(self.profile, speed=self.speed, lengths=self.lengths, limits=limits)
+        return dataclasses.replace(self, one=one)
 
     def rate(self, replicas: float) -> float:
         """Requests a second at which so many replicas together should spend just their error budget."""
@@ -147,7 +152,7 @@ class Model:
             lengths=self.lengths,
             batch=self.one.batch,
             replicas=replicas,
-            ttft_seconds=self.ttft_seconds,
+            ttft_seconds=self.objective.ttft_seconds,
         )
         return share * replicas * self.one.requests_per_second
 
@@ -170,7 +175,7 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
         return None
     lengths = knowledge.lengths
     one = capacity(profile, speed=slowness, lengths=lengths, limits=limits_of(spec, levers, knowledge))
-    return Model(one, profile, slowness, lengths, objective.ttft_seconds)
+    return Model(one, profile, slowness, lengths, objective)
 
 
 def learn(
@@ -194,7 +199,7 @@ def learn(
     elapsed = min(now - knowledge.at, 60.0) if knowledge.at is not None else 15.0
     looks = demand.look(knowledge.looks, now=now, traffic=traffic)
     # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
-    seen = traffic.observed_pods / max(pool.ready, traffic.observed_pods, 1) if even else 1.0
+    seen = traffic.observed_pods / serving(pool, traffic) if even else 1.0
     rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
     minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
@@ -262,10 +267,9 @@ def _weigh(
 ) -> Knowledge:
     """Note how strained the pool is, and once a minute hold the minute's misses against it."""
     here = model(spec, pool.current, knowledge, profile)
-    if here is None or spec.objective is None or knowledge.demand is None:
+    if here is None or knowledge.demand is None:
         return knowledge
-    serving = max(pool.ready, assessment.traffic.observed_pods, 1)
-    strain = knowledge.demand.level / here.rate(serving)
+    strain = knowledge.demand.level / here.rate(serving(pool, assessment.traffic))
     strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:
@@ -278,14 +282,19 @@ def _weigh(
             strain=max(value for _, value in strains),
             misses=misses,
             total=total,
-            budget=spec.objective.error_budget,
+            budget=here.objective.error_budget,
             seconds=min(now - since, 10 * WEIGH_SECONDS),
         )
     return dataclasses.replace(knowledge, strains=strains, belief=learned, weighed_at=now)
 
 
 def _minute(assessment: Assessment) -> tuple[float, float]:
-    """Misses of either promise and requests over the shortest window. One request may miss both; both are counted."""
+    """Misses of either promise and requests over the shortest window that has any. One request may miss both; both are
+    counted.
+
+    A window without a request is left out of an assessment. So after an empty minute the first one is that of five
+    minutes, and what was missed in it is counted again in each empty minute until it has passed.
+    """
     misses, total = 0.0, 0.0
     for slo in assessment.slos.values():
         if slo.state is SignalState.OK and slo.windows:

@@ -73,24 +73,24 @@ def react(ctx: Context) -> Proposal:
         case Diagnosis.UNKNOWN:
             return hold(ctx, Reason.HOLD_METRICS_UNKNOWN, f"metrics are unknown, nothing moves: {ctx.finding.cause}")
         case Diagnosis.INFEASIBLE:
-            return infeasible(ctx)
+            return _infeasible(ctx)
         case Diagnosis.KV_PRESSURE:
-            return kv_pressure(ctx)
+            return _kv_pressure(ctx)
         case Diagnosis.TPOT_PREFILL | Diagnosis.TPOT_BATCH:
-            return tpot(ctx)
+            return _tpot(ctx)
         case Diagnosis.QUEUE_BOUND:
             return raise_cap(ctx) or _queue_replicas(ctx)
         case Diagnosis.PREFILL_BOUND:
-            return add_replicas(ctx, Reason.PREFILL_BOUND_ADD_REPLICAS, ctx.current.replicas + 1)
+            return _add_replicas(ctx, Reason.PREFILL_BOUND_ADD_REPLICAS, ctx.current.replicas + 1)
         case Diagnosis.IDLE | Diagnosis.HEALTHY:
-            return drop_unschedulable(ctx) or _shrink(ctx) or relax(ctx) or steady(ctx)
+            return drop_unschedulable(ctx) or _shrink(ctx) or _relax(ctx) or steady(ctx)
 
 
 def hold(ctx: Context, reason: Reason, message: str, limited: Limit | None = None) -> Proposal:
     return Proposal(levers=ctx.current, reason=reason, why=message, limited=limited)
 
 
-def infeasible(ctx: Context) -> Proposal:
+def _infeasible(ctx: Context) -> Proposal:
     sli = ctx.finding.sli or Sli.TTFT
     slo = ctx.assessment.slos[sli]
     field = "spec.slo.ttftMilliseconds" if sli is Sli.TTFT else "spec.slo.tpotMilliseconds"
@@ -118,11 +118,11 @@ def raise_cap(ctx: Context) -> Proposal | None:
     return Proposal(
         levers=dataclasses.replace(ctx.current, max_num_seqs=wanted),
         reason=Reason.QUEUE_BOUND_RAISE_CAP,
-        why=f"{ctx.finding.cause}{tpot_room(ctx)}",
+        why=f"{ctx.finding.cause}{_tpot_room(ctx)}",
     )
 
 
-def tpot_room(ctx: Context) -> str:
+def _tpot_room(ctx: Context) -> str:
     tpot = ctx.assessment.tpot
     if tpot is None or tpot.p99 is None:
         return ", no TPOT is promised"
@@ -131,15 +131,15 @@ def tpot_room(ctx: Context) -> str:
 
 def _queue_replicas(ctx: Context) -> Proposal:
     wanted = replicas_for_load(ctx, cap=ctx.current.max_num_seqs)
-    return add_replicas(ctx, Reason.QUEUE_BOUND_ADD_REPLICAS, wanted)
+    return _add_replicas(ctx, Reason.QUEUE_BOUND_ADD_REPLICAS, wanted)
 
 
-def add_replicas(ctx: Context, reason: Reason, wanted: int) -> Proposal:
+def _add_replicas(ctx: Context, reason: Reason, wanted: int) -> Proposal:
     why = f"{ctx.finding.cause} at max-num-seqs {ctx.current.max_num_seqs}"
     return Proposal(dataclasses.replace(ctx.current, replicas=wanted), reason, why)
 
 
-def tpot(ctx: Context) -> Proposal:
+def _tpot(ctx: Context) -> Proposal:
     if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL and (lower := lower_budget(ctx)) is not None:
         return lower
     tpot = ctx.assessment.tpot
@@ -150,13 +150,13 @@ def tpot(ctx: Context) -> Proposal:
         and tpot.p99.seconds >= DEEP_CUT_OVERSHOOT * tpot.threshold_seconds
     )
     factor = DEEP_CUT_FACTOR if deep else CUT_FACTOR
-    return lower_cap(ctx, factor, Reason.TPOT_LOWER_CAP, Reason.TPOT_ADD_REPLICAS)
+    return _lower_cap(ctx, factor, Reason.TPOT_LOWER_CAP, Reason.TPOT_ADD_REPLICAS)
 
 
-def kv_pressure(ctx: Context) -> Proposal:
+def _kv_pressure(ctx: Context) -> Proposal:
     if (before := recent_raise(ctx)) is not None:
         return roll_back(ctx, before, ctx.finding.cause)
-    return lower_cap(ctx, CUT_FACTOR, Reason.KV_PRESSURE_LOWER_CAP, Reason.KV_PRESSURE_ADD_REPLICAS)
+    return _lower_cap(ctx, CUT_FACTOR, Reason.KV_PRESSURE_LOWER_CAP, Reason.KV_PRESSURE_ADD_REPLICAS)
 
 
 def recent_raise(ctx: Context) -> int | None:
@@ -189,7 +189,7 @@ def lower_budget(ctx: Context) -> Proposal | None:
     return Proposal(levers, Reason.TPOT_LOWER_TOKEN_BUDGET, f"{ctx.finding.cause}, TTFT has room")
 
 
-def lower_cap(ctx: Context, factor: float, lower: Reason, add: Reason) -> Proposal:
+def _lower_cap(ctx: Context, factor: float, lower: Reason, add: Reason) -> Proposal:
     """A smaller batch at once, and the replicas that pay for it. Without live resize a cut restarts the pool, so
     replicas are added first and the cut is left for when there are no more."""
     current, bounds = ctx.current, ctx.spec.scaling
@@ -197,7 +197,7 @@ def lower_cap(ctx: Context, factor: float, lower: Reason, add: Reason) -> Propos
     cap = max(bounds.max_num_seqs.min, math.floor(batch * factor))
     restart = not ctx.live_reachable
     if cap >= current.max_num_seqs or (restart and current.replicas < bounds.replicas.max):
-        return add_replicas(ctx, add, replicas_for_load(ctx, cap=current.max_num_seqs))
+        return _add_replicas(ctx, add, replicas_for_load(ctx, cap=current.max_num_seqs))
     pays = ctx.load > cap * current.replicas
     wanted = replicas_for_load(ctx, cap=cap) if pays else current.replicas
     return Proposal(dataclasses.replace(current, max_num_seqs=cap, replicas=wanted), lower, ctx.finding.cause)
@@ -235,7 +235,7 @@ def lately(ctx: Context) -> str:
     return f" for {duration(ctx.window)}"
 
 
-def relax(ctx: Context) -> Proposal | None:
+def _relax(ctx: Context) -> Proposal | None:
     """One step of the live levers back to where the tier starts."""
     if not ctx.live_reachable:
         return None

@@ -38,14 +38,6 @@ class CapRaise:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLook:
-    """How many requests waited at a time."""
-
-    at: float
-    waiting: float
-
-
-@dataclass(frozen=True, slots=True)
 class CapMark:
     """A live limit above which the pool did not keep TPOT or ran out of KV cache."""
 
@@ -116,8 +108,6 @@ class Memory:
     """Since when requests have to wait too long, without a break."""
     queued_at: float | None = None
     """Last time that requests had to wait too long."""
-    queue_looks: tuple[QueueLook, ...] = ()
-    """The queue over the last DRAIN_LOOK_SECONDS, older first."""
     pressed_at: float | None = None
     """Last time that an objective burned or requests had to wait too long."""
     calm_since: float | None = None
@@ -150,9 +140,11 @@ class Memory:
 
     def drain_seconds(self) -> float:
         """Seconds until the queue is empty at the pace of the last looks; infinite where it does not shrink."""
-        if not self.queue_looks:
+        looks = self.knowledge.looks
+        if not looks:
             return math.inf
-        first, last = self.queue_looks[0], self.queue_looks[-1]
+        last = looks[-1]
+        first = next(look for look in looks if look.at >= last.at - DRAIN_LOOK_SECONDS)
         gone, took = first.waiting - last.waiting, last.at - first.at
         return last.waiting * took / gone if gone > 0 and took > 0 else math.inf
 
@@ -215,19 +207,18 @@ def observe(
             knowledge=known.of_another_engine(memory.knowledge),
         )
     memory = _observe_replicas(memory, now=now, current=pool.current)
-    starting = in_flight(pool, assessment) > 0
+    coming = in_flight(pool, assessment)
     grew = memory.ready is not None and pool.ready > memory.ready
-    asked, startup = _startup(memory, now=now, coming=in_flight(pool, assessment), grew=grew, ready=pool.ready)
+    asked, startup = _startup(memory, now=now, coming=coming, grew=grew, ready=pool.ready)
     return dataclasses.replace(
         memory,
         ready=pool.ready,
         capacity_at=now if grew else memory.capacity_at,
         asked=asked,
         startup_seconds=startup,
-        starting_since=since(memory.starting_since, starting, now),
+        starting_since=since(memory.starting_since, coming > 0, now),
         unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
         resizing_since=since(memory.resizing_since, pool.resizing, now),
-        queue_looks=_look(memory.queue_looks, now=now, assessment=assessment),
         short_at=now if pool.unschedulable > 0 else memory.short_at,
         knowledge=known.learn(
             memory.knowledge,
@@ -254,14 +245,6 @@ def _startup(
         for took in (now - at for at in came if at > memory.started_at):
             startup = took if startup is None else startup + STARTUP_WEIGHT * (took - startup)
     return (*asked[:coming], *([now] * (coming - len(asked)))), startup
-
-
-def _look(looks: tuple[QueueLook, ...], *, now: float, assessment: Assessment) -> tuple[QueueLook, ...]:
-    """The looks with this one; what could not be believed breaks the trend."""
-    if not assessment.state.known:
-        return ()
-    kept = tuple(look for look in looks if look.at >= now - DRAIN_LOOK_SECONDS)
-    return (*kept, QueueLook(now, assessment.traffic.waiting))
 
 
 def since(start: float | None, holds: bool, now: float) -> float | None:

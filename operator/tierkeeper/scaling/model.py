@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tierkeeper.slo.model import Traffic
+
 
 class Lever(StrEnum):
     NONE = "None"
@@ -31,8 +33,6 @@ class PoolState:
     current: Levers
     """What is set now: the Deployment's ``spec.replicas`` and the limit ConfigMap, never a status count."""
     ready: int
-    starting: int = 0
-    """Pods created and neither Ready nor hopeless: capacity to come."""
     unschedulable: int = 0
     unschedulable_message: str = ""
     failing: int = 0
@@ -45,6 +45,11 @@ class PoolState:
     """The engine can be resized live; otherwise a cap change is a rolling restart."""
     external_scaler: str | None = None
     """Field manager of something else that sets replicas."""
+
+
+def serving(pool: PoolState, traffic: Traffic) -> int:
+    """Pods that carry the load, at least one so that it may divide. One whose readiness probe fails may still serve."""
+    return max(pool.ready, traffic.observed_pods, 1)
 
 
 class Reason(StrEnum):

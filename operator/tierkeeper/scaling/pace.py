@@ -47,9 +47,8 @@ def _spent(objective: Objective, assessment: Assessment, seconds: int) -> float:
 
 def _caution(policy: BudgetPolicy, assessment: Assessment) -> float:
     """1 up to the warning, down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly."""
-    left = [slo.budget_left for slo in assessment.slos.values() if slo.budget_left is not None]
-    spent = 100.0 * (1.0 - min(left, default=1.0))
-    if spent <= policy.warn_percent:
+    spent = assessment.budget_spent_percent
+    if spent is None or spent <= policy.warn_percent:
         return 1.0
     if spent >= policy.freeze_percent:
         return LEAST

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from tierkeeper.scaling.capacity import GROW_FACTOR
 from tierkeeper.scaling.context import (
     SETTLE_WINDOW_SECONDS,
     STARTS_BEFORE_TURNING,
@@ -28,10 +29,6 @@ from tierkeeper.scaling.levers import (
 from tierkeeper.scaling.model import Levers, Limit, Reason
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.scaling.wording import count, duration
-
-#: Demand may double a pool in one tick, and again at the next: what a minute shows is not trusted further (HPA's
-#: default is 100 % too).
-GROW_FACTOR = 2
 
 #: A replica more for what burns without the plan knowing why, one at a time.
 STEP = 1
@@ -95,7 +92,7 @@ def _expected(ctx: Context) -> Proposal:
 
 
 def demanded(ctx: Context, plan: Plan) -> int:
-    """Replicas that demand asks for, not below what there are."""
+    """Replicas that demand asks for, not below what there are. A pool may double in one tick, and again at the next."""
     current = ctx.current.replicas
     return min(max(plan.grow_to, current), max(current * GROW_FACTOR, current + 1))
 
@@ -111,7 +108,8 @@ def _grow(ctx: Context, plan: Plan) -> Proposal | None:
 
 
 def _has_just_shrunk(ctx: Context) -> bool:
-    """Whether the last change of the replicas was a shrink, less than two start-ups ago."""
+    """Whether the last change of the replicas was a shrink, less than two leads ago: a lead is a start-up and the half
+    minute that rates are old, 150 s and so 5 min while no start was measured."""
     shrunk, grown = ctx.memory.replicas_at, ctx.memory.grown_at
     if shrunk is None or (grown is not None and grown >= shrunk):
         return False
@@ -164,7 +162,7 @@ def _tpot(ctx: Context, plan: Plan) -> Proposal:
         return dataclasses.replace(lower.with_levers(replicas=wanted), demanded=wanted)
     smaller = max(ctx.spec.scaling.max_num_seqs.min, math.floor(cap * CUT_FACTOR))
     if ctx.live_reachable and ctx.batch >= BINDS * cap and smaller < cap:
-        levers = dataclasses.replace(ctx.current, max_num_seqs=smaller, replicas=max(wanted, ctx.current.replicas))
+        levers = dataclasses.replace(ctx.current, max_num_seqs=smaller, replicas=wanted)
         return Proposal(levers, Reason.TPOT_LOWER_CAP, ctx.finding.cause, demanded=wanted)
     return _more(ctx, plan, Reason.TPOT_ADD_REPLICAS)
 

@@ -9,10 +9,10 @@ from tierkeeper.engine.capacity import batch_within, token_budget
 from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.belief import strain_for
 from tierkeeper.scaling.forecast import Way, expected
-from tierkeeper.scaling.knowledge import Knowledge, model
-from tierkeeper.scaling.model import Levers, PoolState
+from tierkeeper.scaling.knowledge import Knowledge, Model, limits_of, model
+from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.scaling.pace import allowed_share
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, Traffic
 from tierkeeper.tier import TierSpec
 
 #: The cap stands where a full batch uses this share of the TPOT target: P99 of a saturated batch lies a sixth above
@@ -59,10 +59,6 @@ class Plan:
     floor: float
     """Budgets that are missed at any load."""
 
-    @property
-    def overloaded(self) -> bool:
-        return self.strain > self.allowed
-
 
 def plan(
     *,
@@ -82,20 +78,18 @@ def plan(
     ``live``: cap and token budget can be moved now; else the current ones are planned with. The ceilings are what has
     not gone wrong lately.
     """
-    arriving = knowledge.demand
-    if arriving is None or spec.objective is None or knowledge.speed is None:
+    arriving, here = knowledge.demand, model(spec, pool.current, knowledge, profile)
+    if arriving is None or here is None:
         return None
-    levers = _limits(spec, pool.current, knowledge, profile, (cap_ceiling, tokens_ceiling)) if live else pool.current
-    here, there = model(spec, pool.current, knowledge, profile), model(spec, levers, knowledge, profile)
-    if here is None or there is None:
-        return None
+    levers = _limits(spec, pool.current, here, (cap_ceiling, tokens_ceiling)) if live else pool.current
+    there = here if levers == pool.current else here.within(limits_of(spec, levers, knowledge))
     traffic = assessment.traffic
-    allowed = strain_for(knowledge.belief, share=allowed_share(spec.objective, assessment))
+    allowed = strain_for(knowledge.belief, share=allowed_share(here.objective, assessment))
     ahead = expected(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds)
     coming = max(arriving.level, ahead)
-    serving = max(pool.ready, traffic.observed_pods, 1)
-    growth = max(0.0, arriving.level - serving * there.one.requests_per_second) * lead_seconds
-    backlog = _backlog(spec, assessment) + growth
+    pods = serving(pool, traffic)
+    growth = max(0.0, arriving.level - pods * there.one.requests_per_second) * lead_seconds
+    backlog = _backlog(traffic, here.objective.ttft_seconds) + growth
     need = there.replicas(coming, strain=allowed, backlog=backlog / BACKLOG_SECONDS)
     spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=backlog / BACKLOG_SECONDS)
     unseen = max(0, pool.ready - traffic.observed_pods)
@@ -107,39 +101,35 @@ def plan(
         rate=arriving.level,
         coming=coming,
         way=knowledge.forecaster.way if ahead != arriving.level else Way.NONE,
-        strain=arriving.level / here.rate(serving),
+        strain=arriving.level / here.rate(pods),
         allowed=allowed,
         floor=knowledge.belief.floor,
     )
 
 
-def _backlog(spec: TierSpec, assessment: Assessment) -> float:
-    """Requests that wait beyond what the TTFT target lets wait."""
-    traffic = assessment.traffic
-    target = spec.objective.ttft_seconds if spec.objective else None
+def _backlog(traffic: Traffic, target: float | None) -> float:
+    """Requests that wait beyond what the TTFT target (seconds; without one, a second) lets wait."""
     return max(0.0, traffic.waiting - traffic.requests_per_second * (target or 1.0))
 
 
-def _limits(
-    spec: TierSpec, current: Levers, knowledge: Knowledge, profile: Profile, ceilings: tuple[int, int | None]
-) -> Levers:
+def _limits(spec: TierSpec, current: Levers, here: Model, ceilings: tuple[int, int | None]) -> Levers:
     """The cap and the token budget that go together for this mix; each as it is while it is near enough."""
-    objective, slowness, lengths = spec.objective, knowledge.speed, knowledge.lengths
-    if objective is None or objective.tpot_seconds is None or slowness is None:
+    target = here.objective.tpot_seconds
+    if target is None:
         return current
-    batch = batch_within(profile, speed=slowness, lengths=lengths, tpot_seconds=CAP_SHARE * objective.tpot_seconds)
+    batch = batch_within(here.profile, speed=here.speed, lengths=here.lengths, tpot_seconds=CAP_SHARE * target)
     bounds = spec.scaling.max_num_seqs
     cap = max(bounds.min, min(bounds.clamp(math.floor(batch)), ceilings[0]))
     cap = cap if _off(cap, current.max_num_seqs, CAP_TOLERANCE) else current.max_num_seqs
     tokens, allowed = current.max_num_batched_tokens, spec.scaling.max_num_batched_tokens
     if tokens is not None and allowed is not None:
         best = token_budget(
-            profile,
-            speed=slowness,
-            lengths=lengths,
+            here.profile,
+            speed=here.speed,
+            lengths=here.lengths,
             batch=min(cap, max(batch, 1.0)),
-            tpot_seconds=objective.tpot_seconds,
-            ttft_seconds=objective.ttft_seconds,
+            tpot_seconds=target,
+            ttft_seconds=here.objective.ttft_seconds,
         )
         highest = min(allowed.max, ceilings[1] or allowed.max)
         wanted = allowed.clamp(max(cap, math.floor(min(best, highest))))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, sqrt
 
-from tierkeeper.slo.model import Ratio, WindowSli
+from tierkeeper.slo.model import Assessment, Ratio, WindowSli
 
 SCRAPES_PER_WINDOW = 4
 """A rate needs two samples; four scrapes a window still leave two when one is lost and one falls outside."""
@@ -131,6 +131,22 @@ def budget_left(*, error_ratio: float, total: float, budget: float) -> float | N
     None while so few requests were seen that three misses would not even fit the budget (300 at 1 %): a single bad
     request in a quiet month must not freeze a tier.
     """
-    if total * budget < MIN_BAD_REQUESTS:
-        return None
-    return 1.0 - error_ratio / budget
+    return 1.0 - error_ratio / budget if budget_tells(total=total, budget=budget) else None
+
+
+def budget_tells(*, total: float, budget: float) -> bool:
+    """Whether so many requests are enough to know how much of the budget is left."""
+    return total * budget >= MIN_BAD_REQUESTS
+
+
+def requests_to_tell(budget: float) -> int:
+    """The fewest requests at which ``budget_tells``: 300 at 1 %."""
+    return ceil(round(MIN_BAD_REQUESTS / budget, 6))
+
+
+def budget_overdue(assessment: Assessment | None, *, budget: float) -> bool:
+    """Whether an error budget is unknown though a shorter window holds all the requests that it takes to know it."""
+    slos = assessment.slos.values() if assessment is not None else ()
+    return any(
+        slo.budget_left is None and any(budget_tells(total=w.total, budget=budget) for w in slo.windows) for slo in slos
+    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isclose, isinf, isnan, log
 from operator import le as at_most
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from tierkeeper.slo.model import Histogram, Quantile, Ratio
 
@@ -24,13 +24,6 @@ class MalformedError(ValueError):
         self.message = message
 
 
-class Edge(NamedTuple):
-    """A bucket summed over series: the cumulative count, and how many series have this edge."""
-
-    count: float  # type: ignore[assignment]  # a count of observations, not of a tuple
-    series: int
-
-
 @dataclass(frozen=True, slots=True)
 class ErrorRatio:
     """The share of requests above a threshold."""
@@ -40,13 +33,6 @@ class ErrorRatio:
     """The threshold is a bucket edge: the three bounds are one exact figure."""
     neighbours: tuple[float, ...]
     """Where not aligned: the finite edges around the threshold, in seconds."""
-
-
-def build(edges: Mapping[float, Edge]) -> Histogram:
-    """A histogram from edges (seconds -> Edge). See ``from_columns``."""
-    ascending = sorted(edges)
-    found = [edges[le] for le in ascending]
-    return from_columns(ascending, [edge.count for edge in found], [float(edge.series) for edge in found])
 
 
 def from_columns(edges: Sequence[float], counts: Sequence[float], series: Sequence[float]) -> Histogram:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from tierkeeper.tier import TierKey
 
@@ -43,13 +42,6 @@ class Sample:
     at: float
 
 
-class Bucket(NamedTuple):
-    """A cumulative bucket: ``count`` observations were at most ``le`` seconds. ``le`` may be ``inf``."""
-
-    le: float
-    count: float  # type: ignore[assignment]  # a count of observations, not of a tuple
-
-
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """Edges in seconds, ascending, the last one infinite, and at each the cumulative count of observations.
@@ -60,10 +52,6 @@ class Histogram:
 
     edges: tuple[float, ...]
     counts: tuple[float, ...]
-
-    @property
-    def buckets(self) -> tuple[Bucket, ...]:
-        return tuple(map(Bucket, self.edges, self.counts))
 
     @property
     def total(self) -> float:
@@ -184,6 +172,13 @@ class Assessment:
     """Prometheus' own clock at the last evaluation, in Unix seconds; only ever compared with itself."""
     evaluation_moved_at: float | None = None
     """Monotonic seconds of the tick at which ``evaluated_at`` last moved: a frozen source repeats itself."""
+
+    @property
+    def budget_spent_percent(self) -> float | None:
+        """How much of the period's error budget is spent, of the promise that has spent most: above 100 once overspent;
+        None until it is known of any."""
+        left = [slo.budget_left for slo in self.slos.values() if slo.budget_left is not None]
+        return 100.0 * (1.0 - min(left)) if left else None
 
     @property
     def ttft(self) -> SloAssessment | None:
