@@ -42,7 +42,7 @@ ACTS = (
     Act("steady", 20, {"platinum": 0.8, "gold": 1.0, "standard": 0.8}),
     Act("burst on Standard", 35, {"platinum": 0.8, "gold": 1.0, "standard": 3.2}),
     Act("step on Gold", 120, {"platinum": 0.8, "gold": 3.4, "standard": 0.8}),
-    Act("quiet", 135, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
+    Act("quiet", 115, {"platinum": 0.8, "gold": 0.5, "standard": 0.4}),
 )
 
 #: Seconds after the step on Gold within which the pool may miss its promise: evidence (20 s), a live resize and its

@@ -199,9 +199,9 @@ async def test_a_server_that_always_hangs_up_is_unreachable(server, source):
 
 
 async def test_t07_queries_wait_for_a_free_slot_without_timing_out(server):
-    """Twenty queries of 50 ms, four at a time, take 250 ms: more than the limit of one, which starts with its turn."""
-    server.answer = lambda _: Reply(body=vector(UP).body, delay=0.05)
-    async with PrometheusSource(server.url, timeout_seconds=0.2) as source:
+    """Twenty queries of 250 ms, four at a time, take 1.25 s: more than the limit of one, which starts with its turn."""
+    server.answer = lambda _: Reply(body=vector(UP).body, delay=0.25)
+    async with PrometheusSource(server.url, timeout_seconds=1.0) as source:
         answers = await asyncio.gather(*(source.query(f"up{n}") for n in range(20)))
     assert [len(a) for a in answers] == [1] * 20
     assert server.most_at_once <= PARALLEL_QUERIES

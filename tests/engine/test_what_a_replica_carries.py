@@ -10,6 +10,7 @@ from tierkeeper.engine.capacity import (
     Limits,
     batch_within,
     capacity,
+    long_prompt_seconds,
     speed,
     token_budget,
     usable_share,
@@ -35,8 +36,10 @@ def test_the_worked_numbers_of_the_docstrings_hold():
     assert (tpot.batch, tpot.requests_per_second) == (pytest.approx(67.7, abs=0.1), pytest.approx(8.0, abs=0.05))
     capped = capacity(PROFILE, speed=1.0, lengths=lengths, limits=Limits(24))
     assert capped.requests_per_second == pytest.approx(5.8, abs=0.05)
-    tokens = token_budget(PROFILE, speed=1.0, lengths=lengths, batch=24, tpot_seconds=0.04, ttft_seconds=1.5)
+    tokens = token_budget(PROFILE, speed=1.0, lengths=lengths, batch=24, tpot_seconds=0.04)
     assert tokens == pytest.approx(483, abs=1)
+    reading = long_prompt_seconds(PROFILE, speed=1.0, lengths=lengths, batch=24, tokens=483)
+    assert reading == pytest.approx(0.40, abs=0.005)
     shares = [
         usable_share(PROFILE, speed=1.0, lengths=lengths, batch=67, replicas=n, ttft_seconds=1.5) for n in (1, 4, 8)
     ]
@@ -78,16 +81,12 @@ def test_a_batch_within_the_target_meets_it(lengths, slowness, tpot):
 
 
 @given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(1, 256), tpot=st.floats(0.01, 1.0))
-def test_no_step_at_the_token_budget_is_longer_than_tpot_unless_ttft_needs_it(lengths, slowness, batch, tpot):
-    tokens = token_budget(PROFILE, speed=slowness, lengths=lengths, batch=batch, tpot_seconds=tpot, ttft_seconds=None)
+def test_no_step_at_the_token_budget_is_longer_than_tpot(lengths, slowness, batch, tpot):
+    tokens = token_budget(PROFILE, speed=slowness, lengths=lengths, batch=batch, tpot_seconds=tpot)
     slope = PROFILE.per_sequence_seconds + PROFILE.per_context_token_seconds * lengths.context_tokens
     decode = PROFILE.base_seconds + batch * slope
     step = slowness * (decode + PROFILE.per_prefill_token_seconds * (tokens - batch))
     assert step <= max(tpot, slowness * (decode + PROFILE.per_prefill_token_seconds)) * (1 + 1e-9)
-    for_prompts = token_budget(
-        PROFILE, speed=slowness, lengths=lengths, batch=batch, tpot_seconds=tpot, ttft_seconds=1.0
-    )
-    assert for_prompts >= tokens
 
 
 @given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(1, 256), few=st.floats(1, 50), more=st.floats(0, 50))

@@ -14,8 +14,8 @@ def minutes(*rates: float, work: float = 1.0) -> tuple[Minute, ...]:
     return tuple(Minute(60.0 * k, rate, rate * work) for k, rate in enumerate(rates))
 
 
-def seen(before: tuple[Minute, ...], *, rate: float, looks: tuple[Look, ...] = (), finished: float = 0.0) -> Demand:
-    return demand(looks, before, rate=rate, work=1.0, traffic=Traffic(finished_per_second=finished))
+def seen(before: tuple[Minute, ...], *, rate: float, looks: tuple[Look, ...] = ()) -> Demand:
+    return demand(looks, before, rate=rate, work=1.0)
 
 
 def test_a_growing_queue_counts_as_arrivals():
@@ -56,18 +56,46 @@ def test_what_is_noisy_by_nature_is_believed_later():
     assert seen(wild, rate=16.0).level < 16.0
 
 
-def test_a_step_is_seen_in_the_gauges_before_the_minute_shows_it():
-    """20/s double: after 30 s the minute says 26, but 300 more requests are present than were."""
-    looks = tuple(Look(k * TICK, 0.0, 120.0, 4) for k in range(3)) + tuple(
-        Look((3 + k) * TICK, 0.0, 120.0 + 200.0 * (k + 1), 4) for k in range(2)
+def test_what_came_before_a_step_counts_no_more():
+    """Two minutes of a burst between quiet ones: neither the burst's mean nor its edges are held against the quiet."""
+    assert seen(minutes(1.0, 1.0, 1.1, 3.5, 3.4, 0.6), rate=0.5).level == 0.5
+    assert seen(minutes(1.0, 1.0, 1.1, 3.5, 3.4, 0.6, 0.5), rate=0.5).level == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize("factor", [3.0, 10.0])
+def test_the_edges_of_a_burst_are_no_noise(factor):
+    rng = random.Random(4)
+    calm = [20 + rng.gauss(0, 0.8) for _ in range(12)]
+    burst = [*calm[:6], *(factor * rate for rate in calm[6:9]), *calm[9:]]
+    quiet = seen(minutes(*calm), rate=20.0).doubt
+    assert seen(minutes(*burst), rate=20.0).doubt < 2 * quiet
+
+
+def gauges(*presents: float, finished: tuple[float, ...], pods: int = 4) -> tuple[Look, ...]:
+    """A look a tick: what is present, 120 of it running, and what finished a second over the minute before."""
+    pairs = zip(presents, finished, strict=True)
+    return tuple(
+        Look(k * TICK, max(present - 120.0, 0.0), present, left, pods) for k, (present, left) in enumerate(pairs)
     )
-    found = seen(minutes(*[20] * 6), rate=26.0, looks=looks, finished=24.0)
-    assert found.level == pytest.approx(24 + 400 / 30)
+
+
+def test_a_step_is_seen_in_the_gauges_before_the_minute_shows_it():
+    """20/s double. After 30 s a pool that finishes 30/s has 150 more present, and each 15 s have put 15 * 10 more into
+    the minute's 20/s: 22.5, 25."""
+    looks = gauges(120, 120, 120, 270, 420, finished=(20, 20, 20, 22.5, 25))
+    found = seen(minutes(*[20] * 6), rate=25.0, looks=looks)
+    assert found.level == pytest.approx(40.0)
+
+
+def test_a_backlog_that_drains_is_no_demand_though_much_finishes():
+    """40/s arrive, 52 finish while the queue drains, then 40 again: the minute still says 49."""
+    looks = gauges(500, 320, 140, 140, 140, finished=(52, 52, 52, 49, 46))
+    assert seen(minutes(*[40] * 6), rate=40.0, looks=looks).level == pytest.approx(40.0)
 
 
 def test_a_pod_that_has_just_come_into_view_is_no_step():
-    looks = (Look(0, 0, 100.0, 2), Look(15, 0, 100.0, 2), Look(30, 0, 300.0, 3))
-    assert seen(minutes(*[20] * 6), rate=20.0, looks=looks, finished=20.0).level == pytest.approx(20.0)
+    looks = (Look(0, 0, 100.0, 20.0, 2), Look(15, 0, 100.0, 20.0, 2), Look(30, 0, 300.0, 20.0, 3))
+    assert seen(minutes(*[20] * 6), rate=20.0, looks=looks).level == pytest.approx(20.0)
 
 
 def test_a_slow_rise_is_a_trend_and_a_flat_noise_is_none():
@@ -80,7 +108,7 @@ def test_a_slow_rise_is_a_trend_and_a_flat_noise_is_none():
 
 def test_prompts_that_grow_are_a_trend_though_the_rate_is_flat():
     growing = tuple(Minute(60.0 * k, 20.0, 20.0 * (1 + 0.1 * k)) for k in range(10))
-    found = demand((), growing, rate=20.0, work=1.9, traffic=Traffic())
+    found = demand((), growing, rate=20.0, work=1.9)
     assert found.level >= 20.0
     assert found.slope * 60 == pytest.approx(2.0 / 1.9)
 

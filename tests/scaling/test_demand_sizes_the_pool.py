@@ -35,12 +35,12 @@ def test_a_load_that_fits_moves_nothing():
 
 def test_more_demand_adds_replicas_before_anything_burns():
     story = served(17.0, replicas=4)
-    decision = story.serves(26.0).pass_time(60)
+    story.serves(26.0).pass_time(60)
     assert story.levers.replicas > 4
     first = next(d for d in story.decisions if d.changed)
     assert first.reason is Reason.DEMAND_ADD_REPLICAS
     assert "requests/s arrive" in first.message
-    assert decision.inputs["neededReplicas"] > 4
+    assert first.inputs["neededReplicas"] > 4
 
 
 def test_a_step_is_answered_by_several_at_once_and_by_no_more_while_they_start():
@@ -58,7 +58,8 @@ def test_while_they_start_more_come_if_demand_exceeds_them_too():
     story = served(17.0, replicas=4)
     story.serves(28.0).pass_time(90)
     asked = story.levers.replicas
-    story.serves(50.0).pass_time(90)
+    for k in range(18):  # of 50 a second the 4 pods serve 30, and 100 more wait at each look
+        story.serves(50.0, waiting=100.0 * k).tick()
     assert story.levers.replicas > asked > 4
     assert story.ready == 4
 
@@ -135,15 +136,96 @@ def test_a_wrong_cap_is_right_within_three_minutes(wrong):
 
 
 def test_prompts_four_times_as_long_get_cap_tokens_and_replicas_within_three_minutes():
-    story = Story(tier(**{**CHAT_TIER, "tokens": (256, 8192)}), replicas=8)
+    story = Story(tier(**{**CHAT_TIER, "ttft": 3.0, "tokens": (256, 8192)}), replicas=8)
     story.serves(20.0).pass_time(600)
     before = story.levers
     long = Lengths(prompt_tokens=4 * CHAT.prompt_tokens, output_tokens=CHAT.output_tokens)
-    story.serves(20.0, lengths=long).pass_time(180)
+    story.serves(20.0, lengths=long).burns(p99=0.036).pass_time(180)
     assert story.levers.max_num_seqs < before.max_num_seqs
     assert story.levers.max_num_batched_tokens is not None
     assert story.levers.max_num_batched_tokens < 1024
     assert story.levers.replicas > before.replicas
+
+
+def test_a_mix_that_shifts_is_followed_though_pods_come_and_go_meanwhile():
+    story = served(17.0, replicas=8)
+    for _ in range(12):
+        story.ready = 9 - story.ready % 2
+        story.serves(17.0, lengths=Lengths(prompt_tokens=4000.0, output_tokens=211.0)).tick()
+    assert story.memory.knowledge.lengths.prompt_tokens > 2500.0
+
+
+def test_a_quiet_pool_keeps_the_limits_it_has():
+    """56 sequences would be right, but 24 carry this load on the one replica that stays anyway."""
+    story = Story(tier(**{**CHAT_TIER, "start": 24, "tokens": (256, 8192)}), replicas=1)
+    before = story.levers
+    story.serves(2.0).pass_time(3600)
+    assert story.levers == before
+
+
+def test_limits_are_tuned_once_they_spare_a_replica():
+    """18 requests/s need six replicas of 16 sequences and four of 56."""
+    story = Story(tier(**{**CHAT_TIER, "start": 16}), replicas=6)
+    story.serves(18.0).pass_time(300)
+    assert story.levers.max_num_seqs > 40
+    assert Reason.TUNE_LIMITS in {d.reason for d in story.decisions if d.changed}
+
+
+@pytest.mark.parametrize(("least", "lowered"), [(256, True), (512, False)])
+def test_the_token_budget_is_lowered_only_where_a_full_step_then_meets_tpot(least, lowered):
+    """Beside 56 sequences 448 tokens fill 40 ms; a budget of 512 would make each step of a backlog late."""
+    story = Story(tier(**{**CHAT_TIER, "tokens": (least, 8192)}), replicas=4)
+    story.serves(20.0).burns(p99=0.036).pass_time(300)
+    assert (story.levers.max_num_batched_tokens < 448) is lowered
+    assert lowered or story.levers.max_num_batched_tokens == 8192
+
+
+def test_the_token_budget_stays_while_tpot_has_room():
+    story = Story(tier(**{**CHAT_TIER, "tokens": (256, 8192)}), replicas=4)
+    story.serves(20.0).pass_time(1200)
+    assert story.levers.max_num_batched_tokens == 8192
+
+
+def test_an_overloaded_pool_gets_replicas_and_no_batch_below_the_right_one():
+    story = served(20.0, replicas=4)
+    for _ in range(60):
+        story.serves(60.0).burns(tpot=20.0, p99=0.05).tick()
+    assert story.levers.max_num_seqs >= 45
+    assert story.levers.replicas >= 6
+
+
+def test_a_queue_that_burns_the_budget_six_times_over_is_answered_before_it_has_stood_long():
+    story = served(17.0, replicas=4)
+    assert story.queue(8.0, floor=8.0).burns(ttft=20.0).tick().reason is Reason.QUEUE_BOUND_RAISE_CAP
+    patient = served(17.0, replicas=4)
+    assert not patient.queue(8.0, floor=8.0).burns(ttft=2.0).tick().changed
+
+
+def test_an_overload_and_its_backlog_teach_nothing_of_what_the_pool_carries():
+    """Three minutes of twice the load, then half of it while the queue drains: all of it late, none of it news."""
+    story = Story(tier(**{**CHAT_TIER, "replicas": (1, 4), "seqs": (56, 56)}), replicas=4)
+    story.serves(17.0).pass_time(600)
+    known = story.memory.knowledge.belief
+    for k in range(36):
+        story.serves(60.0, waiting=150.0 * k, misses=100.0).tick()
+    for k in range(36):
+        story.serves(10.0, waiting=150.0 * (36 - k), misses=100.0).tick()
+    assert story.memory.knowledge.belief == known
+    story.serves(17.0, misses=4.0).pass_time(600)
+    assert story.memory.knowledge.belief.minutes > known.minutes + 5
+
+
+def test_a_minute_without_requests_teaches_nothing_of_the_five_before_it():
+    """All of five minutes missed their target, and nothing came in the last one: its window is not there."""
+    story = served(17.0, replicas=4)
+    known = story.memory.knowledge.belief
+    story.burns(ttft=100.0)
+    story.slos = {
+        sli: dataclasses.replace(one, windows=tuple(w for w in one.windows if w.seconds > 60))
+        for sli, one in story.slos.items()
+    }
+    story.pass_time(120)
+    assert story.memory.knowledge.belief == known
 
 
 def test_missing_data_holds_whatever_was_learned():

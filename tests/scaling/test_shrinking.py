@@ -32,6 +32,16 @@ def test_at_most_one_replica_goes_in_a_window():
     assert story.levers.replicas == 2
 
 
+def test_after_a_change_of_any_lever_a_shrink_waits_until_windows_show_its_effect():
+    story = Story(tier(window=0), replicas=4)
+    story.calm(running=8)
+    story.memory = dataclasses.replace(story.memory, live_at=story.now)
+    story.pass_time(75)
+    assert story.levers.replicas == 4
+    story.pass_time(10)
+    assert story.levers.replicas == 3
+
+
 def test_idle_goes_to_the_minimum_after_the_window():
     """The quantile is not a number for 30 minutes, while the count and queue series say: nothing runs."""
     story = Story(tier(window=300), replicas=4)

@@ -5,11 +5,11 @@ import dataclasses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scaling.story import tier
+from tests.scaling.story import slo, tier
 from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Lever, Levers, Limit, PoolState, Reason
-from tierkeeper.slo.model import Assessment, SignalState
+from tierkeeper.slo.model import Assessment, Ratio, SignalState, Sli
 from tierkeeper.tier import Mode, Overflow, OverflowPolicy, Resources, TierKey
 
 NOW = 10_000.0
@@ -79,6 +79,18 @@ def test_no_tier_grows_while_a_higher_one_burns():
     assert decision.changed == ()
     assert decision.reason is Reason.HOLD_PRIORITY
     assert "llm/platinum" in decision.message
+
+
+def test_a_burn_that_only_slow_windows_remember_holds_nobody_back():
+    """Mended for minutes, but half an hour still shows it: GPUs that are free are no use to it."""
+    over = slo(Sli.TTFT, threshold=1.0, burn=20.0)
+    mended = tuple(dataclasses.replace(w, burn=Ratio(0, 0, 0)) if w.seconds < 1800 else w for w in over.windows)
+    echo = claim("platinum", priority=9, short=True)
+    assessment = dataclasses.replace(echo.assessment, slos={Sli.TTFT: dataclasses.replace(over, windows=mended)})
+    echo = dataclasses.replace(echo, assessment=assessment)
+    assert heard(echo, claim("gold", priority=5, wants=4))["gold"].levers.replicas == 4
+    burning = dataclasses.replace(echo, assessment=dataclasses.replace(assessment, slos={Sli.TTFT: over}))
+    assert heard(burning, claim("gold", priority=5, wants=4))["gold"].levers.replicas == 2
 
 
 def test_a_lower_tier_that_burns_holds_nobody_back():

@@ -19,10 +19,9 @@ from tierkeeper.engine.latency import (
     saturated_tpot_seconds,
 )
 
-#: Prompts up to this multiple of the mean length should be read within half of the TTFT target: the P95 of the
-#: recorded mixes lies at 3 to 4 times their mean (Azure 2023: 1,155 and 4,070 tokens).
+#: A long prompt is this multiple of the mean: the P95 of the recorded mixes lies at 3 to 4 times it (Azure 2023: 1,155
+#: and 4,070 tokens).
 LONG_PROMPT = 4.0
-TTFT_SHARE = 0.5
 
 #: ln(1/0.01): the tail of a queue falls to 1 % at 4.6 times its mean.
 TAIL = 4.6
@@ -89,23 +88,27 @@ def batch_within(profile: Profile, *, speed: float, lengths: Lengths, tpot_secon
     return max(tpot_seconds / speed - profile.base_seconds, 0.0) / saturated_slope_seconds(profile, lengths)
 
 
-def token_budget(
-    profile: Profile, *, speed: float, lengths: Lengths, batch: float, tpot_seconds: float, ttft_seconds: float | None
-) -> float:
+def token_budget(profile: Profile, *, speed: float, lengths: Lengths, batch: float, tpot_seconds: float) -> float:
     """Tokens of one step at which no step is longer than ``tpot_seconds`` beside ``batch`` decoding sequences.
 
     Such a budget costs no throughput: steps of exactly the TPOT target are as many tokens as the target allows on
-    average. It is larger where a long prompt would otherwise take more than half of the TTFT target to read, and never
-    below what the batch itself needs. Worked as above with 24 sequences: (40 - 8.5 - 24 * 0.126) / 0.062 + 24 = 483.
+    average. Nor can any request miss TPOT then, however many prompts wait. Worked as above with 24 sequences:
+    (40 - 8.5 - 24 * 0.126) / 0.062 + 24 = 483.
     """
     decode = decode_step_seconds(profile, batch=batch, lengths=lengths)
-    cost = profile.per_prefill_token_seconds
-    wanted = max(tpot_seconds / speed - decode, 0.0) / cost + batch
-    if ttft_seconds is not None:
-        prompt = LONG_PROMPT * lengths.prompt_tokens
-        spare = TTFT_SHARE * ttft_seconds - prompt * speed * cost
-        wanted = max(wanted, prompt * speed * decode / spare + batch) if spare > 0 else math.inf
+    wanted = max(tpot_seconds / speed - decode, 0.0) / profile.per_prefill_token_seconds + batch
     return max(wanted, batch + 1.0)
+
+
+def long_prompt_seconds(profile: Profile, *, speed: float, lengths: Lengths, batch: float, tokens: float) -> float:
+    """Seconds to read a prompt LONG_PROMPT times the mean in steps of ``tokens`` beside ``batch`` sequences.
+
+    Worked as above, 483 tokens beside 24 sequences: 4,620 / 459 = 10 steps of 40 ms, 0.40 s.
+    """
+    chunk = max(tokens - batch, 1.0)
+    decode = decode_step_seconds(profile, batch=batch, lengths=lengths)
+    steps = LONG_PROMPT * lengths.prompt_tokens / chunk
+    return speed * steps * (decode + profile.per_prefill_token_seconds * chunk)
 
 
 def usable_share(

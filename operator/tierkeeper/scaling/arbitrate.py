@@ -53,16 +53,13 @@ class Claim:
     def gpus(self) -> int:
         return max(1, self.spec.resources.gpus_per_replica)
 
-    def burns(self, now: float, *, short: bool = False) -> bool:
-        """Whether an objective burns or a queue stands, now or within the last minute.
-
-        Where GPUs are short the echo of a burn in the slow windows counts too: who has just been helped is not
-        outbid while it still pays back.
-        """
+    def burns(self, now: float) -> bool:
+        """Whether an objective burns or a queue stands, now or within the last minute. What slow windows remember of a
+        burn that is over keeps nobody waiting: that would be half an hour."""
         pressed = self.memory.pressed_at
         if pressed is not None and now - pressed <= PRESSING_SECONDS:
             return True
-        return short and any(slo.burning for slo in self.assessment.slos.values())
+        return any(slo.burns_now for slo in self.assessment.slos.values())
 
     def could_use_more(self) -> bool:
         """Whether GPUs would help: not at a limit of its own."""
@@ -119,9 +116,7 @@ def _rank(claim: Claim) -> tuple[bool, int, TierKey]:
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
     """The claims of one GPU class, highest first, after each was held against those above it that press."""
     short = any(_recently(now, claim.memory.short_at) for claim in ranked)
-    pressing = [
-        claim for claim in ranked if claim.burns(now, short=short) or claim.grows or claim.pool.unschedulable > 0
-    ]
+    pressing = [claim for claim in ranked if claim.burns(now) or claim.grows or claim.pool.unschedulable > 0]
     heard = [_hold_back(now, claim, pressing, short=short) for claim in ranked]
     return _take(now, heard)
 
@@ -136,7 +131,7 @@ def _hold_back(now: float, claim: Claim, pressing: Sequence[Claim], *, short: bo
     for other in pressing:
         if not _outranks(other, claim):
             break
-        if other.burns(now, short=short) and (short or other.could_use_more()):
+        if other.burns(now) and (short or other.could_use_more()):
             message = f"{other.spec.key} burns and comes first: no replica is added meanwhile"
             return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
         waits = other.grows or other.pool.unschedulable > 0

@@ -193,6 +193,7 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
             "strain": ctx.plan.strain,
             "allowedStrain": ctx.plan.allowed,
             "neededReplicas": ctx.plan.need,
+            "enoughReplicas": ctx.plan.shrink_to,
         }
     for sli, slo in ctx.assessment.slos.items():
         name = sli.lower()

@@ -18,11 +18,18 @@ from tierkeeper.slo.model import Traffic
 #: of ServeGen 1 to 3). It counts as much as so many of them.
 BUNCHING, BUNCHING_WEIGHT = 2.0, 5.0
 
+#: Most loads bunch less than this from minute to minute: nine in ten quarters of an hour of the recorded weeks. What
+#: differs more may be the edge of a burst; it has two, and each may lie across a minute.
+MOST_BUNCHING, BURST_EDGES = 5.0, 4
+
 #: A faster reading must lie this many standard deviations above the slower one: one false alarm in 160 looks.
 CERTAIN = 2.5
 
 #: Gauges are compared over at least this long: two scrapes of 15 s.
-LOOK_BACK_SECONDS = 30.0
+LOOK_BACK_SECONDS, SCRAPE_SECONDS = 30.0, 15.0
+
+#: The rates of ``Traffic`` look back over the shortest window.
+RATE_SECONDS = 60.0
 
 #: Looks and minutes that are kept.
 LOOKS_SECONDS = 75.0
@@ -43,6 +50,8 @@ class Look:
     waiting: float
     present: float
     """Requests in the pool: running and waiting."""
+    finished: float
+    """Requests a second that finished, over the RATE_SECONDS before."""
     pods: int = 0
     """Pods that were seen. A young pod serves before it is seen, so looks at unlike numbers cannot be compared."""
 
@@ -74,7 +83,8 @@ class Demand:
 def look(looks: Sequence[Look], *, now: float, traffic: Traffic) -> tuple[Look, ...]:
     """The looks with this one."""
     kept = tuple(one for one in looks if now - LOOKS_SECONDS <= one.at < now)
-    return (*kept, Look(now, traffic.waiting, traffic.running + traffic.waiting, traffic.observed_pods))
+    present = traffic.running + traffic.waiting
+    return (*kept, Look(now, traffic.waiting, present, traffic.finished_per_second, traffic.observed_pods))
 
 
 def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> float:
@@ -96,17 +106,27 @@ def minute_over(minutes: Sequence[Minute], *, now: float, rate: float, work: flo
     return (*minutes, Minute(now, rate, rate * work))[-MINUTES:]
 
 
-def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float, traffic: Traffic) -> Demand:
+def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float) -> Demand:
     """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs."""
-    recent = [m.rate for m in minutes[-SLOW_MINUTES:]]
-    slow = sum(recent) / len(recent) if recent else rate
-    level, bunching = slow, _bunching(minutes)
-    if abs(rate - slow) > CERTAIN * deviation(slow, 60.0, bunching) * math.sqrt(1.0 + 1.0 / max(len(recent), 1)):
-        level = rate
-    jump = _jump(looks, traffic)
-    if jump is not None and jump > level + CERTAIN * deviation(level, LOOK_BACK_SECONDS, bunching):
-        level = max(level, jump)
-    return _with_trend(level, minutes, bunching, work)
+    bunching = _bunching(minutes)
+    level, counted = _level(minutes, rate, bunching)
+    for jump, seconds in _jumps(looks):
+        # Two stretches of that length are compared, the one that ends now and the one that has left the minute.
+        if jump > level + CERTAIN * math.sqrt(2.0) * deviation(level, seconds, bunching):
+            level = jump
+    return _with_trend(level, deviation(level, 60.0 * counted, bunching), minutes, bunching, work)
+
+
+def _level(minutes: Sequence[Minute], rate: float, bunching: float) -> tuple[float, int]:
+    """The mean of as many of the last SLOW_MINUTES as the present rate does not contradict, and how many those are.
+
+    Minutes before a step say nothing of what comes after it.
+    """
+    for counted in range(min(SLOW_MINUTES, len(minutes)), 1, -1):
+        mean = sum(m.rate for m in minutes[-counted:]) / counted
+        if abs(rate - mean) <= CERTAIN * deviation(mean, 60.0, bunching) * math.sqrt(1.0 + 1.0 / counted):
+            return mean, counted
+    return rate, 1
 
 
 def deviation(rate: float, seconds: float, bunching: float) -> float:
@@ -115,36 +135,45 @@ def deviation(rate: float, seconds: float, bunching: float) -> float:
 
 
 def _bunching(minutes: Sequence[Minute]) -> float:
-    """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters; the largest
-    is left out, since one step of the load is no noise.
+    """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters. Steps of the
+    load are no noise: the largest difference is left out, and the next three where no noise reaches them.
 
-    A burst is two steps, up and down: the smaller of them counts as noise for as long as it is among the MINUTES.
+    Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7.
     """
-    squares = sorted((b.rate - a.rate) ** 2 / 2.0 for a, b in itertools.pairwise(minutes))[:-1]
-    if not squares:
-        return BUNCHING
-    mean = max(sum(m.rate for m in minutes) / len(minutes), 1.0 / 60.0)
-    shown = 60.0 * sum(squares) / mean
-    return (shown + BUNCHING * BUNCHING_WEIGHT) / (len(squares) + BUNCHING_WEIGHT)
+    shown = [60.0 * (b.rate - a.rate) ** 2 / max(a.rate + b.rate, 1.0 / 60.0) for a, b in itertools.pairwise(minutes)]
+    noise = sorted(shown)[:-1]
+    while noise and len(noise) > len(shown) - BURST_EDGES and noise[-1] > CERTAIN**2 * MOST_BUNCHING:
+        noise.pop()
+    return (sum(noise) + BUNCHING * BUNCHING_WEIGHT) / (len(noise) + BUNCHING_WEIGHT)
 
 
-def _jump(looks: Sequence[Look], traffic: Traffic) -> float | None:
-    """Arrivals a second over the last two scrapes, from gauges: what left, and what is there more than before."""
+def _jumps(looks: Sequence[Look]) -> list[tuple[float, float]]:
+    """Arrivals a second over the last two scrapes and over the last one, and their seconds: what finished, and what is
+    present more than before. Half of two scrapes may lie before a step: one is enough where it cannot be chance.
+
+    A rate looks back a minute, so what finished in the last 15 s is told by how much it moved: 20/s that have become 23
+    are 20 + 3 * 60 / 15 = 32, if nothing changed in the 15 s that left the minute meanwhile. Where no queue grows, what
+    finishes faster than before comes from a backlog, and counts for no more than the minute says.
+    """
     if not looks:
-        return None
-    last = looks[-1]
-    before = [one for one in looks if last.at - one.at >= LOOK_BACK_SECONDS - 1.0]
-    if not before or any(one.pods != last.pods for one in looks if one.at >= before[-1].at):
-        return None
-    return traffic.finished_per_second + (last.present - before[-1].present) / (last.at - before[-1].at)
+        return []
+    last, found = looks[-1], []
+    for span in (LOOK_BACK_SECONDS, SCRAPE_SECONDS):
+        before = [one for one in looks if last.at - one.at >= span - 1.0]
+        if before and all(one.pods == last.pods for one in looks if one.at >= before[-1].at):
+            first, seconds = before[-1], last.at - before[-1].at
+            finished = first.finished + (last.finished - first.finished) * RATE_SECONDS / seconds
+            if last.waiting <= first.waiting:
+                finished = min(finished, last.finished)
+            found.append((max(finished, 0.0) + (last.present - first.present) / seconds, seconds))
+    return found
 
 
-def _with_trend(level: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:
+def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:
     """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone.
 
     A short line follows a turn, a long one tells a slow slope from noise: the short one first.
     """
-    doubt = deviation(level, 60.0 * SLOW_MINUTES, bunching)
     for span in (SHORT_MINUTES, MINUTES):
         line = _line(minutes[-span:], bunching, work) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
         if line is not None:
@@ -156,12 +185,16 @@ def _with_trend(level: float, minutes: Sequence[Minute], bunching: float, work: 
 
 def _line(minutes: Sequence[Minute], bunching: float, work: float) -> tuple[float, float] | None:
     """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
-    may be chance."""
+    may be chance, or the minutes lie off the line by more than that: steps are no trend."""
     count = len(minutes)
     mean_at = sum(m.at for m in minutes) / count
     mean_rate = sum(m.work for m in minutes) / count / work
     spread = sum((m.at - mean_at) ** 2 for m in minutes)
     slope = sum((m.at - mean_at) * (m.work / work - mean_rate) for m in minutes) / spread
-    if abs(slope) <= CERTAIN * deviation(mean_rate, 60.0, bunching) / math.sqrt(spread):
+    noise = deviation(mean_rate, 60.0, bunching)
+    if abs(slope) <= CERTAIN * noise / math.sqrt(spread):
+        return None
+    off = sum((m.work / work - mean_rate - slope * (m.at - mean_at)) ** 2 for m in minutes) / (count - 2)
+    if off > (CERTAIN * noise) ** 2:
         return None
     return mean_rate + slope * (minutes[-1].at - mean_at), slope

@@ -121,11 +121,13 @@ def stabilized(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def _may_turn(ctx: Context) -> bool:
-    """Whether the last change lies far enough back for a shrink.
+    """Whether the last change, of any lever, lies far enough back for a shrink: behind the shortest windows.
 
     After a growth twice the start-up time too: a replica that took ten minutes to load is not given back after five.
     One shrink may follow another sooner where demand is measured: the whole window agrees to each.
     """
+    if ctx.elapsed(ctx.memory.changed_at) < SETTLE_WINDOW_SECONDS:
+        return False
     if ctx.elapsed(ctx.memory.grown_at) < max(ctx.window, STARTS_BEFORE_TURNING * (ctx.memory.startup_seconds or 0.0)):
         return False
     rest = ctx.window if ctx.plan is None else min(ctx.window, NEXT_SHRINK_SECONDS)

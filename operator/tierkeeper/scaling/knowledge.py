@@ -19,8 +19,9 @@ from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
 from tierkeeper.tier import Objective, TierSpec
 
-#: The mix is the last two minutes' (a shift of it within ten minutes must be followed), and ten requests' at least.
-MIX_SECONDS, MIX_REQUESTS = 120.0, 10.0
+#: The mix is the last minute's beside the minute that rates look back (a shift of it within ten minutes must be
+#: followed), and 300 requests' at least: their mean prompt is within 7 % (its coefficient of variation is 1.2).
+MIX_SECONDS, MIX_REQUESTS = 60.0, 300.0
 
 #: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
 SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
@@ -42,6 +43,11 @@ KV_TELLS = 0.25
 #: a queue outlives the load that made it.
 WEIGH_SECONDS = 60.0
 STRAIN_SECONDS = 180.0
+
+#: After an overload that the model foresaw, and the backlog that it left, misses say nothing of what a pool carries
+#: within its budget: until requests that began in it are done (211 tokens at 40 ms take 9 s, 1,500 take a minute) and
+#: the minute that looks back on them is over.
+AFTERMATH_SECONDS = 120.0
 
 #: Beyond this share of what replicas can do at all, nothing learned counts: a queue there grows without end.
 MOST_USED = 0.92
@@ -90,6 +96,8 @@ class Knowledge:
     strains: tuple[tuple[float, float], ...] = ()
     """(time, strain) over STRAIN_SECONDS."""
     weighed_at: float | None = None
+    overloaded_at: float | None = None
+    """The last tick at which more arrived than the pool can serve at all, or waited since then."""
 
     @property
     def lengths(self) -> Lengths:
@@ -114,6 +122,7 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
         belief=belief.fresh(),
         strains=(),
         weighed_at=None,
+        overloaded_at=None,
     )
 
 
@@ -204,7 +213,8 @@ def learn(
     minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    arriving = demand.demand(looks, minutes, rate=rate, work=work, traffic=traffic)
+    arriving = demand.demand(looks, minutes, rate=rate, work=work)
+    knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = dataclasses.replace(
         _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
         at=now,
@@ -218,14 +228,9 @@ def learn(
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
-def _measure(
-    knowledge: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
-) -> Knowledge:
-    """Lengths, speed and KV room from one look.
-
-    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
-    (arrivals x seconds of reading) are not among them.
-    """
+def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge:
+    """Mean lengths from one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
+    when a pool grows for it."""
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
     if requests > 0 and traffic.prompt_tokens_per_second > 0:
@@ -236,7 +241,17 @@ def _measure(
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
-    found = dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+    return dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+
+
+def _measure(
+    found: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
+) -> Knowledge:
+    """Speed and KV room from one look.
+
+    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
+    (arrivals x seconds of reading) are not among them.
+    """
     pods = max(traffic.observed_pods, 1)
     running = sum(one.present - one.waiting for one in looks) / len(looks)
     reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
@@ -269,14 +284,22 @@ def _weigh(
     here = model(spec, pool.current, knowledge, profile)
     if here is None or knowledge.demand is None:
         return knowledge
-    strain = knowledge.demand.level / here.rate(serving(pool, assessment.traffic))
+    pods = serving(pool, assessment.traffic)
+    strain = knowledge.demand.level / here.rate(pods)
     strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
+    overloaded_at = knowledge.overloaded_at
+    recently = overloaded_at is not None and now - overloaded_at < WEIGH_SECONDS
+    beyond = knowledge.demand.level >= MOST_USED * pods * here.one.requests_per_second
+    if beyond or (recently and backlog(assessment.traffic, here.objective) > 0):
+        overloaded_at = now
+    knowledge = dataclasses.replace(knowledge, strains=strains, overloaded_at=overloaded_at)
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:
-        return dataclasses.replace(knowledge, strains=strains)
+        return knowledge
     misses, total = _minute(assessment)
     learned = knowledge.belief
-    if total > 0 and since is not None:
+    telling = overloaded_at is None or now - overloaded_at >= AFTERMATH_SECONDS
+    if total > 0 and since is not None and telling:
         learned = belief.learn(
             learned,
             strain=max(value for _, value in strains),
@@ -285,20 +308,21 @@ def _weigh(
             budget=here.objective.error_budget,
             seconds=min(now - since, 10 * WEIGH_SECONDS),
         )
-    return dataclasses.replace(knowledge, strains=strains, belief=learned, weighed_at=now)
+    return dataclasses.replace(knowledge, belief=learned, weighed_at=now)
+
+
+def backlog(traffic: Traffic, objective: Objective) -> float:
+    """Requests that wait beyond what the TTFT target (without one, a second) lets wait."""
+    return max(0.0, traffic.waiting - traffic.requests_per_second * (objective.ttft_seconds or 1.0))
 
 
 def _minute(assessment: Assessment) -> tuple[float, float]:
-    """Misses of either promise and requests over the shortest window that has any. One request may miss both; both are
-    counted.
-
-    A window without a request is left out of an assessment. So after an empty minute the first one is that of five
-    minutes, and what was missed in it is counted again in each empty minute until it has passed.
-    """
+    """Misses of either promise and requests over the last minute; (0, 0) where it had none. One request may miss both;
+    both are counted."""
     misses, total = 0.0, 0.0
     for slo in assessment.slos.values():
-        if slo.state is SignalState.OK and slo.windows:
-            shortest = slo.windows[0]
-            misses += shortest.ratio.point * shortest.total
-            total = max(total, shortest.total)
+        minute = slo.window(60) if slo.state is SignalState.OK else None
+        if minute is not None:
+            misses += minute.ratio.point * minute.total
+            total = max(total, minute.total)
     return misses, total

@@ -15,7 +15,6 @@ from tierkeeper.scaling.context import (
 )
 from tierkeeper.scaling.diagnose import Diagnosis
 from tierkeeper.scaling.levers import (
-    BUDGET_FACTOR,
     CUT_FACTOR,
     drop_unschedulable,
     hold,
@@ -24,6 +23,7 @@ from tierkeeper.scaling.levers import (
     lowered,
     raise_cap,
     react,
+    starting_levers,
     steady,
 )
 from tierkeeper.scaling.model import Levers, Limit, Reason
@@ -48,6 +48,9 @@ URGENT_BURN = 6.0
 
 #: The cap binds where this share of it runs.
 BINDS = 0.8
+
+#: A cap this many times the right one lets a burst take twice the TPOT target.
+HOLDS_NOTHING = 2.0
 
 #: From this floor on (in budgets) the objective is out of reach at any load.
 HOPELESS_FLOOR = 1.0
@@ -78,12 +81,16 @@ def _urgent(ctx: Context) -> bool:
     windows. A budget that is being spent burns a little in some minute or other; that is weighed, not reacted to."""
     if ctx.finding.diagnosis in (Diagnosis.KV_PRESSURE, Diagnosis.INFEASIBLE):
         return True
-    if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows:
-        return ctx.elapsed(ctx.memory.queue_since or ctx.now) >= STANDS_SECONDS
+    if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows and _queue_stands(ctx):
+        return True
     return any(
         all((window := slo.window(seconds)) is not None and window.burn.point >= URGENT_BURN for seconds in (60, 300))
         for slo in ctx.assessment.slos.values()
     )
+
+
+def _queue_stands(ctx: Context) -> bool:
+    return ctx.elapsed(ctx.memory.queue_since or ctx.now) >= STANDS_SECONDS
 
 
 def _expected(ctx: Context) -> Proposal:
@@ -99,11 +106,13 @@ def demanded(ctx: Context, plan: Plan) -> int:
 
 def _grow(ctx: Context, plan: Plan) -> Proposal | None:
     wanted = demanded(ctx, plan)
-    if wanted <= ctx.current.replicas or ctx.memory.knowledge.belief.minutes < OWN_MINUTES:
+    young = ctx.memory.knowledge.belief.minutes < OWN_MINUTES
+    if wanted <= ctx.current.replicas or (young and ctx.finding.calm):
         return None
     if _has_just_shrunk(ctx) and plan.need <= TURN_MARGIN * ctx.current.replicas:
         return None
-    levers = dataclasses.replace(lowered(ctx.current, plan.levers), replicas=wanted)
+    limits = ctx.current if has_room(ctx.assessment.tpot) else lowered(ctx.current, plan.levers)
+    levers = dataclasses.replace(limits, replicas=wanted)
     return Proposal(levers, Reason.DEMAND_ADD_REPLICAS, _demand(ctx, plan), demanded=wanted)
 
 
@@ -157,36 +166,62 @@ def _tpot(ctx: Context, plan: Plan) -> Proposal:
     if ctx.live_reachable and right != ctx.current:
         reason = Reason.TPOT_LOWER_CAP if right.max_num_seqs < cap else Reason.TPOT_LOWER_TOKEN_BUDGET
         return Proposal(levers, reason, ctx.finding.cause, demanded=wanted)
-    lower = lower_budget(ctx) if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL else None
+    # Where no budget keeps steps within the target the plan has the widest: half of it would only cost throughput.
+    lower = lower_budget(ctx) if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL and _has_budget(ctx) else None
     if lower is not None:
         return dataclasses.replace(lower.with_levers(replicas=wanted), demanded=wanted)
     smaller = max(ctx.spec.scaling.max_num_seqs.min, math.floor(cap * CUT_FACTOR))
-    if ctx.live_reachable and ctx.batch >= BINDS * cap and smaller < cap:
+    # Under more load than the pool carries a smaller batch only carries less of it: replicas are the remedy.
+    overloaded = plan.strain > plan.allowed
+    if ctx.live_reachable and not overloaded and ctx.batch >= BINDS * cap and smaller < cap:
         levers = dataclasses.replace(ctx.current, max_num_seqs=smaller, replicas=wanted)
         return Proposal(levers, Reason.TPOT_LOWER_CAP, ctx.finding.cause, demanded=wanted)
     return _more(ctx, plan, Reason.TPOT_ADD_REPLICAS)
 
 
+def _has_budget(ctx: Context) -> bool:
+    widest, tokens = starting_levers(ctx.spec).max_num_batched_tokens, ctx.current.max_num_batched_tokens
+    return widest is not None and tokens is not None and tokens < widest
+
+
 def _tune(ctx: Context, plan: Plan) -> Proposal | None:
-    """The plan's live limits in calm: the cap up at once, and down where the load fits. Measured since the last move.
+    """The plan's live limits where they spare a replica or a promise comes near its target; else they stay: what is
+    moved without need is noise to who runs the pool, and restarts whoever cannot resize live.
 
     Not even a frozen budget forbids it: the replicas are planned for the right limits, and wrong ones spend the rest.
     """
     if not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
         return None
-    now, right, batch = ctx.current, plan.levers, ctx.worst_load / ctx.serving
-    cap, tokens = now.max_num_seqs, now.max_num_batched_tokens
-    if right.max_num_seqs > cap or batch <= BINDS * right.max_num_seqs:
-        cap = right.max_num_seqs
-    best = right.max_num_batched_tokens
-    if tokens is not None and best is not None and best != tokens:
-        room = has_room(ctx.assessment.tpot) if best > tokens else has_room(ctx.assessment.ttft)
-        tokens = (min(best, tokens * BUDGET_FACTOR) if best > tokens else best) if room else tokens
-    levers = Levers(now.replicas, cap, tokens)
+    now, tpot_room = ctx.current, has_room(ctx.assessment.tpot)
+    levers = Levers(now.replicas, _tuned_cap(ctx, plan, tpot_room), _tuned_tokens(ctx, plan, tpot_room))
     if levers == now:
         return None
-    why = f"measured steps of this mix allow a cap of {right.max_num_seqs} within the TPOT target"
+    why = f"measured steps of this mix allow a cap of {plan.levers.max_num_seqs} within the TPOT target"
     return Proposal(levers, Reason.TUNE_LIMITS, why)
+
+
+def _tuned_cap(ctx: Context, plan: Plan, tpot_room: bool) -> int:
+    """Up where that spares a replica or the cap binds; down where the load fits and TPOT comes near its target, or the
+    cap is so large that it would hold nothing back in a burst."""
+    cap, right = ctx.current.max_num_seqs, plan.levers.max_num_seqs
+    batch = ctx.worst_load / ctx.serving
+    if right > cap:
+        spares = min(plan.grow_to_as_set, ctx.current.replicas + 1) > plan.grow_to
+        spares = spares and plan.grow_to_as_set > ctx.spec.scaling.replicas.min
+        return right if spares or batch > BINDS * cap else cap
+    needed = not tpot_room or cap >= HOLDS_NOTHING * right
+    return right if needed and batch <= BINDS * right else cap
+
+
+def _tuned_tokens(ctx: Context, plan: Plan, tpot_room: bool) -> int | None:
+    """Down where TPOT comes near its target and TTFT has room, up where TTFT does or a budget is of no use."""
+    tokens, right = ctx.current.max_num_batched_tokens, plan.levers.max_num_batched_tokens
+    if tokens is None or right is None or right == tokens:
+        return tokens
+    ttft_room = has_room(ctx.assessment.ttft)
+    if right < tokens:
+        return right if ttft_room and not tpot_room else tokens
+    return right if not (ttft_room and tpot_room) else tokens
 
 
 def _shrink(ctx: Context, plan: Plan) -> Proposal | None:

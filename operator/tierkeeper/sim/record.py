@@ -40,7 +40,7 @@ class Series:
     known: Floats
     """1 where the metrics could be believed, else 0."""
     burning: Floats
-    """1 where some SLO burned, else 0."""
+    """1 where some SLO missed more than its budget in the last minute and in the last five, else 0."""
     running: Floats
     waiting: Floats
     requests_per_second: Floats
@@ -127,7 +127,7 @@ class Recorder:
             gpu_seconds,
             in_system,
             known,
-            any(slo.burning for slo in slos.values()),
+            any(slo.burns_now for slo in slos.values()),
             traffic.running if known else np.nan,
             traffic.waiting if known else np.nan,
             traffic.requests_per_second if known else np.nan,

@@ -141,7 +141,7 @@ def little_residual(tier: TierRun) -> float:
 
 
 def inversion_seconds(run: Run) -> float:
-    """Seconds in which a tier got more replicas while the SLO of a tier of higher priority burned."""
+    """Seconds in which a tier got more replicas while the SLO of one of higher priority burned: ``Series.burning``."""
     broken = np.zeros(0, dtype=bool)
     for lower in run.tiers.values():
         grew = np.diff(lower.series.replicas, prepend=lower.series.replicas[:1]) > 0

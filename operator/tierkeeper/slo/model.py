@@ -122,6 +122,13 @@ class SloAssessment:
     def window(self, seconds: int) -> WindowSli | None:
         return next((w for w in self.windows if w.seconds == seconds), None)
 
+    @property
+    def burns_now(self) -> bool:
+        """Whether the last minute and the last five each missed more than the budget allows. What slower windows
+        remember of a burn that is over does not count."""
+        shown = (self.window(60), self.window(300))
+        return all(window is not None and window.burn.point > 1.0 for window in shown)
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
