@@ -69,7 +69,6 @@ def test_the_service_monitor_finds_the_service_and_the_service_the_pod(objects: 
     assert service["metadata"]["labels"].items() >= monitor["selector"]["matchLabels"].items()
     assert template["metadata"]["labels"].items() >= service["spec"]["selector"].items()
     assert monitor["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
-    assert monitor["endpoints"][0]["honorLabels"] is True
     ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
     assert service["spec"]["ports"][0]["targetPort"] in ports
 

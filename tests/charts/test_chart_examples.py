@@ -9,7 +9,9 @@ import yaml
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
-EXAMPLES = Path(__file__).parents[2] / "charts/tierkeeper/examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "charts/tierkeeper/examples"
+GUIDE = ROOT / "docs/how-to/install.md"
 
 
 def example(name: str) -> dict[str, Any]:
@@ -36,3 +38,8 @@ def test_beside_the_stock_stack_everything_it_looks_for_carries_its_release_labe
     }
     assert {"PodMonitor", "ServiceMonitor"} <= {kind for kind, _ in looked_for}
     assert {document["metadata"]["labels"]["release"] for document in looked_for.values()} == {"kube-prometheus-stack"}
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL))
+def test_every_piece_of_values_in_the_guide_installs(block: str, objects: Any) -> None:
+    assert objects(yaml.safe_load(block))

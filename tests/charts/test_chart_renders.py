@@ -1,5 +1,6 @@
 """What `helm install` would send: with the defaults, in namespaced mode, and with every value that changes a shape."""
 
+import difflib
 import os
 import subprocess
 from collections.abc import Mapping
@@ -21,18 +22,31 @@ DEPLOYMENT = ("Deployment", "tierkeeper-system/tierkeeper")
 Objects = Mapping[tuple[str, str], dict[str, Any]]
 
 
+def lines(document: dict[str, Any] | None) -> list[str]:
+    return yaml.safe_dump(document, sort_keys=True).splitlines() if document else []
+
+
 def changes(found: Objects, usual: Objects) -> str:
-    """What is not as by default: objects that differ or are new, after a list of the ones that are gone."""
-    told = [found[key] for key in sorted(found) if key != CRD and found[key] != usual.get(key)]
-    gone = [" ".join(key) for key in sorted(usual.keys() - found.keys() - {CRD})]
-    return yaml.safe_dump_all([{"gone": gone}, *told] if gone else told, sort_keys=True)
+    """What is not as by default, object by object: new ones whole, others as the lines that differ with one beside."""
+    told: list[str] = []
+    for key in sorted((found.keys() | usual.keys()) - {CRD}):
+        before, after = lines(usual.get(key)), lines(found.get(key))
+        name = " ".join(key)
+        if not after:
+            told.append(f"gone: {name}")
+        elif not before:
+            told += [f"new: {name}", *(f"  {line}" for line in after)]
+        elif before != after:
+            differing = list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:]
+            told += [f"changed: {name}", *("  ..." if line.startswith("@@") else f"  {line}" for line in differing)]
+    return "\n".join(told) + "\n"
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_chart_renders_as_reviewed(case: str, objects: Any) -> None:
     """Golden files; GOLDEN_UPDATE=1 rewrites them. The CRD has its own test and is left out."""
     text = changes(objects(CASES[case]), objects() if case != "defaults" else {})
-    golden = GOLDEN / f"{case}.yaml"
+    golden = GOLDEN / f"{case}.txt"
     if os.environ.get("GOLDEN_UPDATE"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
