@@ -1,7 +1,10 @@
 """The two Helm binaries. Built where the cache lacks them (minutes): a test that asks for one is end-to-end."""
 
+import copy
+import json
 import subprocess
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +25,24 @@ def helm(request: pytest.FixtureRequest) -> Path:
     return {"helm4": tools.helm4, "helm3": tools.helm3}[request.param]()
 
 
-@pytest.fixture
-def render(helm: Path, tmp_path: Path) -> Render:
-    """`helm template` of the chart with some values, against no cluster."""
+def template(helm: Path, chart: Path, values: str) -> subprocess.CompletedProcess[str]:
+    """`helm template` with these values, against no cluster."""
+    options = ["--namespace", NAMESPACE, "--kube-version", "1.36.0", "--values", "-"]
+    command = [helm, "template", "tierkeeper", chart, *options]
+    return subprocess.run(command, input=values, capture_output=True, text=True)
 
-    def run(values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
-        file = tmp_path / "values.yaml"
-        file.write_text(yaml.safe_dump(dict(values or {})))
-        options = ["--namespace", NAMESPACE, "--kube-version", "1.36.0", "--values", file]
-        return subprocess.run([helm, "template", "tierkeeper", CHART, *options], capture_output=True, text=True)
+
+#: The chart does not change while the tests run: what was rendered or read once is not rendered or read again.
+template_once = cache(template)
+read_once = cache(lambda text: yaml.load(text, Loader=yaml.CSafeLoader))
+
+
+@pytest.fixture
+def render(helm: Path) -> Render:
+    """The chart, or a copy of it, rendered with some values."""
+
+    def run(values: Mapping[str, Any] | None = None, chart: Path = CHART) -> subprocess.CompletedProcess[str]:
+        return (template_once if chart == CHART else template)(helm, chart, json.dumps(dict(values or {})))
 
     return run
 
@@ -39,11 +51,11 @@ def render(helm: Path, tmp_path: Path) -> Render:
 def objects(render: Render) -> Callable[..., dict[tuple[str, str], dict[str, Any]]]:
     """The rendered objects by kind and "namespace/name" (cluster-wide: "/name"); an object printed twice fails."""
 
-    def run(values: Mapping[str, Any] | None = None) -> dict[tuple[str, str], dict[str, Any]]:
-        done = render(values)
+    def run(values: Mapping[str, Any] | None = None, chart: Path = CHART) -> dict[tuple[str, str], dict[str, Any]]:
+        done = render(values, chart)
         assert done.returncode == 0, done.stderr
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        for document in filter(None, yaml.safe_load_all(done.stdout)):
+        for document in copy.deepcopy([*filter(None, map(read_once, done.stdout.split("\n---\n")))]):
             metadata = document["metadata"]
             key = document["kind"], f"{metadata.get('namespace', '')}/{metadata['name']}"
             assert key not in found, f"{key} is rendered twice"

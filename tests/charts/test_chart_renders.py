@@ -1,54 +1,60 @@
-"""What `helm install` would send: with the defaults, in namespaced mode, and with every value set."""
+"""What `helm install` would send: with the defaults, in namespaced mode, and with every value that changes a shape."""
 
+import difflib
 import os
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.charts.cases import CASES
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
 CRD = ("CustomResourceDefinition", "/servicetiers.tierkeeper.dev")
-FOREIGN = {"*", "secrets", "nodes", "namespaces", "customresourcedefinitions", "servicetiers/finalizers"}
 DEPLOYMENT = ("Deployment", "tierkeeper-system/tierkeeper")
 
-CASES: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    "namespaced": {"watch": {"namespaces": ["llm-a", "llm-b"]}, "crds": {"install": False}},
-    "every-value": {
-        "image": {"repository": "registry.example/tierkeeper", "tag": "1.2.3", "pullPolicy": "Always"},
-        "imagePullSecrets": [{"name": "pull"}],
-        "fullnameOverride": "keeper",
-        "crds": {"install": False},
-        "prometheus": {"url": "https://metrics.example:9443/select/0", "scrapeIntervalSeconds": 5, "timeoutSeconds": 1},
-        "tickSeconds": 2,
-        "log": {"level": "debug", "format": "text"},
-        "serviceAccount": {"create": False, "name": "existing"},
-        "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "2Gi"}},
-        "priorityClassName": "system-cluster-critical",
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": [{"key": "control-plane", "operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "podLabels": {"team": "serving", "app.kubernetes.io/name": "other"},
-        "podAnnotations": {"note": "text"},
-        "extraEnv": [{"name": "TZ", "value": "UTC"}],
-    },
-}
+Objects = Mapping[tuple[str, str], dict[str, Any]]
+
+
+def lines(document: dict[str, Any] | None) -> list[str]:
+    return yaml.safe_dump(document, sort_keys=True).splitlines() if document else []
+
+
+def changes(found: Objects, usual: Objects) -> str:
+    """What is not as by default, object by object: new ones whole, others as the lines that differ with one beside."""
+    told: list[str] = []
+    for key in sorted((found.keys() | usual.keys()) - {CRD}):
+        before, after = lines(usual.get(key)), lines(found.get(key))
+        name = " ".join(key)
+        if not after:
+            told.append(f"gone: {name}")
+        elif not before:
+            told += [f"new: {name}", *(f"  {line}" for line in after)]
+        elif before != after:
+            differing = list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:]
+            told += [f"changed: {name}", *("  ..." if line.startswith("@@") else f"  {line}" for line in differing)]
+    return "\n".join(told) + "\n"
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_chart_renders_as_reviewed(case: str, objects: Any) -> None:
     """Golden files; GOLDEN_UPDATE=1 rewrites them. The CRD has its own test and is left out."""
-    found = {key: document for key, document in objects(CASES[case]).items() if key != CRD}
-    text = yaml.safe_dump_all([found[key] for key in sorted(found)], sort_keys=True)
-    golden = GOLDEN / f"{case}.yaml"
+    text = changes(objects(CASES[case]), objects() if case != "defaults" else {})
+    golden = GOLDEN / f"{case}.txt"
     if os.environ.get("GOLDEN_UPDATE"):
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
     assert text == golden.read_text()
+
+
+def test_every_golden_file_has_its_case() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
 
 
 def test_crd_reaches_the_cluster_unchanged_but_for_the_keep_annotation(objects: Any) -> None:
@@ -70,27 +76,18 @@ def test_crd_is_left_to_others_where_install_is_off(objects: Any) -> None:
     assert CRD not in objects({"crds": {"install": False}})
 
 
-def test_namespaced_release_without_crd_has_no_cluster_wide_object(objects: Any) -> None:
-    found = objects(CASES["namespaced"])
-    assert not [key for key in found if key[1].startswith("/")]
-    assert {name for kind, name in found if kind == "RoleBinding"} == {"llm-a/tierkeeper", "llm-b/tierkeeper"}
-
-
-def test_namespaced_rights_equal_the_cluster_wide_ones(objects: Any) -> None:
-    everywhere = objects()["ClusterRole", "/tierkeeper"]["rules"]
-    assert objects(CASES["namespaced"])["Role", "llm-a/tierkeeper"]["rules"] == everywhere
-
-
-def test_operator_can_neither_read_secrets_nor_write_what_users_own(objects: Any) -> None:
-    allowed = {
-        (resource, verb)
-        for rule in objects()["ClusterRole", "/tierkeeper"]["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-    assert not {resource for resource, _ in allowed} & FOREIGN
-    assert not {verb for _, verb in allowed} & {"*", "delete", "deletecollection", "update"}
-    assert {verb for resource, verb in allowed if resource == "servicetiers"} == {"get", "list", "watch"}
+@pytest.mark.parametrize("keep", [True, False])
+def test_common_labels_are_on_every_object(keep: bool, objects: Any) -> None:
+    """The chart's own labels win: a selector that matches nothing any more would be worse than a label not set."""
+    everything = ("monitors", "network-policies", "disruption-budget", "priority-classes")
+    values = {name: value for case in everything for name, value in CASES[case].items()}
+    labels = {"cost-center": "llm", "app.kubernetes.io/name": "other"}
+    found = objects(values | {"commonLabels": labels, "crds": {"install": True, "keep": keep}})
+    assert len({kind for kind, _ in found}) == 11
+    unlabelled = {key for key, document in found.items() if document["metadata"]["labels"]["cost-center"] != "llm"}
+    assert not unlabelled
+    pod = found[DEPLOYMENT]["spec"]["template"]["metadata"]["labels"]
+    assert (pod["cost-center"], pod["app.kubernetes.io/name"]) == ("llm", "tierkeeper")
 
 
 def test_replicas_are_left_to_the_cluster(objects: Any) -> None:
@@ -109,3 +106,12 @@ def test_pod_labels_cannot_break_the_selector(objects: Any) -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert labels.items() >= deployment["spec"]["selector"]["matchLabels"].items()
     assert labels["team"] == "serving"
+
+
+def test_lint_finds_nothing(helm: Path) -> None:
+    done = subprocess.run(
+        [helm, "lint", "--strict", "--kube-version", "1.36.0", ROOT / "charts/tierkeeper"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -48,3 +48,9 @@ def test_the_examples_are_offered_only_where_they_are_watched(notes: Notes) -> N
     assert offer not in elsewhere
     assert "only in a watched namespace: chat, code" in elsewhere
     assert "kubectl get servicetiers -n chat" in elsewhere
+
+
+def test_the_scrape_that_all_depends_on_is_asked_for_unless_the_chart_sees_to_it(notes: Notes) -> None:
+    demand = "Prometheus must scrape the pools"
+    assert demand in notes(PULLED)
+    assert demand not in notes(PULLED | {"monitoring": {"pools": {"enabled": True}}})

@@ -20,16 +20,45 @@
 {{- end }}
 {{- end }}
 
+{{- /* A digest says it all; with a tag beside it the tag would look as if it counted. */}}
+{{- define "tierkeeper.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
 {{- /* A Deployment's selector cannot change, so these two must never carry a version. */}}
 {{- define "tierkeeper.selectorLabels" -}}
 app.kubernetes.io/name: tierkeeper
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "tierkeeper.labels" -}}
+{{- define "tierkeeper.ownLabels" -}}
 {{ include "tierkeeper.selectorLabels" . }}
 app.kubernetes.io/component: operator
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* merge: where both name a label, the left one wins. The chart's own must, or no selector would match any more. */}}
+{{- define "tierkeeper.labels" -}}
+{{- merge (include "tierkeeper.ownLabels" . | fromYaml) .Values.commonLabels | toYaml }}
+{{- end }}
+
+{{- /* Labels of what the Prometheus Operator reads; more of them as the second of the pair. */}}
+{{- define "tierkeeper.monitorLabels" -}}
+{{- $context := first . }}
+{{- merge (include "tierkeeper.ownLabels" $context | fromYaml) (last .) $context.Values.monitoring.labels $context.Values.commonLabels | toYaml }}
+{{- end }}
+
+{{- /* What selects the pods of all pools: the operator puts both labels on each. */}}
+{{- define "tierkeeper.poolSelector" -}}
+matchLabels:
+  app.kubernetes.io/managed-by: tierkeeper
+matchExpressions:
+  - key: tierkeeper.dev/tier
+    operator: Exists
 {{- end }}
