@@ -14,10 +14,12 @@ DASHBOARDS = sorted((ROOT / "charts/tierkeeper/files/dashboards").glob("*.json")
 RULES = ROOT / "charts/tierkeeper/files/rules/tierkeeper.yaml"
 ENGINE_PAGE = ROOT / "tests/e2e_engine/data/vllm-0.32.0-metrics.txt"
 
-GRAFANA = {"__rate_interval": "1m", "__range": "1h"}
+GRAFANA = {"__rate_interval": "1m"}
 """What Grafana itself puts in place of its variables, about."""
 
-PLUGIN = {f"tierkeeper_{name}_{what}" for name in ("max_num_seqs", "max_num_batched_tokens") for what in ("seen", "applied")}
+PLUGIN = {
+    f"tierkeeper_{name}_{what}" for name in ("max_num_seqs", "max_num_batched_tokens") for what in ("seen", "applied")
+}
 """What the plugin adds to an engine's page."""
 SCRAPED = {"namespace", "tier", "pod", "instance", "job"}
 """Labels that the scrape adds."""

@@ -27,10 +27,10 @@ from tierkeeper.slo.model import SignalState, Sli
 
 BOARDS = {path.stem: load(path) for path in DASHBOARDS}
 QUERIES = [query for path in DASHBOARDS for query in panel_queries(path)]
-RULE_EXPRESSIONS = [rule["expr"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
-RECORDED = {
-    rule["record"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"] if "record" in rule
-}
+ALL_RULES = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+RULE_EXPRESSIONS = [rule["expr"] for rule in ALL_RULES]
+RECORDED = {rule["record"] for rule in ALL_RULES if "record" in rule}
+OF_GRAFANA = {"__rate_interval", "__data", "__value", "__url_time_range"}
 ANY = {"namespace": "llm", "tier": "gold", "namespace_label": "namespace", "tier_label": "tier", "pod_label": "pod"}
 
 VALUES = {
@@ -114,10 +114,10 @@ def test_every_panel_asks_the_chosen_data_source_and_says_what_it_shows(board):
 def test_every_variable_that_is_used_is_defined(board):
     defined = {variable["name"] for variable in board["templating"]["list"]}
     text = str(board["panels"])
-    used = set(re.findall(r"\$(?:\{)?([a-z_]\w*)", text)) - {"__rate_interval", "__range", "__data", "__value", "__url_time_range"}
+    used = set(re.findall(r"\$\{?([a-z_]\w*)", text)) - OF_GRAFANA
     assert used <= defined
     assert set(constants(board)) <= used
-    assert [v["type"] for v in board["templating"]["list"]][0] == "datasource"
+    assert board["templating"]["list"][0]["type"] == "datasource"
 
 
 def test_the_dashboards_link_to_each_other():

@@ -1,4 +1,4 @@
-"""One log format for everything, as text or JSON; each line names its tier, its reconcile and whose decision it serves."""
+"""One log format for everything, as text or JSON; each line names its tier, its work and whose decision that serves."""
 
 from __future__ import annotations
 

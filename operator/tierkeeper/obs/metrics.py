@@ -105,7 +105,7 @@ class Metrics:
         own.register(self._judged)
 
     def show(self, key: TierKey, values: Mapping[tuple[str, tuple[str, ...]], float | None]) -> None:
-        """Set the gauges that a reconcile knows of one tier: (gauge attribute, further labels) to value; what is absent or None goes away."""
+        """What a reconcile knows of one tier: (gauge attribute, further labels) to value; absent or None goes away."""
         present = {known: value for known, value in values.items() if value is not None}
         for name, labels in self._seen.get(key, set()) - present.keys():
             self._gauge(name).remove(key.namespace, key.name, *labels)
