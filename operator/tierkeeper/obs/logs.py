@@ -51,9 +51,9 @@ def carrying_out(decision: str | None) -> None:
 class _AddWork(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         work = _work.get()
-        record.work_id = work.id if work else "-"
-        record.decision_id = (work.decision if work else None) or "-"
-        record.work = record.work_id if record.decision_id == "-" else f"{record.work_id}/{record.decision_id}"
+        own, decision = (work.id, work.decision) if work else ("-", None)
+        record.work_id, record.decision_id = own, decision or "-"
+        record.work = f"{own}/{decision}" if decision else own
         record.tier = str(work.key) if work and work.key else "-"
         return True
 
