@@ -137,7 +137,7 @@ async def test_a_change_that_was_given_up_is_not_announced_as_done():
 async def test_a_tier_that_cannot_be_read_shows_no_burn_rate_of_another_time():
     stage = await running_stage()
     await ticks(stage, 2)
-    names = {"namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "60"}
+    names = {"tier_namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "1m"}
     read = stage.metrics.registry.get_sample_value
     assert read("tierkeeper_burn_rate", names) == 0
     stage.kube.put(tier(scaling={"replicas": {"min": 5, "max": 2}}))

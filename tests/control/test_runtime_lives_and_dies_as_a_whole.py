@@ -60,7 +60,7 @@ async def test_a_burst_of_child_events_is_one_look():
     runtime, _ = runtime_of(stage)
     runtime.seen(Kind.SERVICE_TIER, obj, deleted=False)
     before = len(looks(stage))
-    runtime._spawn("worker 0", runtime.queue.worker(runtime._work))
+    runtime._spawn("worker 0", runtime.queue.worker(runtime.reconciler.reconcile))
     for _ in range(50):
         runtime.seen(Kind.DEPLOYMENT, stage.get(Kind.DEPLOYMENT, POOL), deleted=False)
     await asyncio.sleep(5)
@@ -95,7 +95,7 @@ async def test_a_tier_that_went_while_the_watch_was_broken_is_forgotten_at_the_n
     runtime, _ = runtime_of(stage)
     stage.kube.on_change = lambda _kind, _obj, _deleted: None
     stage.kube.delete(Kind.SERVICE_TIER, "llm", "gold")
-    runtime._spawn("worker 0", runtime.queue.worker(runtime._work))
+    runtime._spawn("worker 0", runtime.queue.worker(runtime.reconciler.reconcile))
     await runtime.resync()
     await asyncio.sleep(1)
     assert stage.store.tiers() == []
@@ -140,7 +140,7 @@ async def test_stopping_lets_a_reconcile_end_and_takes_no_new_one(monkeypatch):
         done.append(1)
 
     monkeypatch.setattr(stage.reconciler, "reconcile", slow)
-    runtime._spawn("worker 0", runtime.queue.worker(runtime._work))
+    runtime._spawn("worker 0", runtime.queue.worker(runtime.reconciler.reconcile))
     runtime.queue.add(GOLD)
     await asyncio.sleep(1)
     await runtime.stop()

@@ -141,7 +141,7 @@ async def test_a_burning_queue_raises_the_cap_and_the_decision_is_the_same_text_
     (event,) = [e for e in stage.recorder.events if e.reason == Reason.QUEUE_BOUND_RAISE_CAP.value][:1]
     assert "16 → 24" in event.message
     assert event.message in caplog.text
-    names = {"namespace": "llm", "tier": "gold", "reason": Reason.QUEUE_BOUND_RAISE_CAP.value}
+    names = {"tier_namespace": "llm", "tier": "gold", "reason": Reason.QUEUE_BOUND_RAISE_CAP.value}
     assert stage.metrics.registry.get_sample_value("tierkeeper_decisions_total", names) >= 1
 
 

@@ -7,9 +7,6 @@ from tests.fakes.edges import FakeClock
 from tierkeeper.obs.health import Health
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.server import serving
-from tierkeeper.tier import TierKey
-
-GOLD = TierKey("llm", "gold")
 
 
 @pytest.fixture
@@ -56,15 +53,3 @@ async def test_the_pages_answer_over_http(health):
             assert page.status == 200
         async with http.get(f"http://127.0.0.1:{pages}/readyz") as page:
             assert page.status == 503
-
-
-def test_the_gauges_of_a_tier_go_away_with_it_and_with_their_value():
-    metrics = Metrics()
-    burn = ("burn", ("TTFT", "60"))
-    metrics.show(GOLD, {("max_num_seqs", ()): 16, burn: 2.5})
-    read = metrics.registry.get_sample_value
-    assert read("tierkeeper_burn_rate", {"namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "60"}) == 2.5
-    metrics.show(GOLD, {("max_num_seqs", ()): 16, burn: None})
-    assert read("tierkeeper_burn_rate", {"namespace": "llm", "tier": "gold", "slo": "TTFT", "window": "60"}) is None
-    metrics.forget(GOLD)
-    assert read("tierkeeper_max_num_seqs", {"namespace": "llm", "tier": "gold"}) is None

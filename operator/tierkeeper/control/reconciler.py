@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tierkeeper.api import API_VERSION, KIND
 from tierkeeper.api.conditions import ConditionReason
 from tierkeeper.api.convert import InvalidTier, to_tier
-from tierkeeper.api.status import read_status
+from tierkeeper.api.status import ServiceTierStatus, read_status
 from tierkeeper.control import announce
 from tierkeeper.control.children import Applied, Children, Live
 from tierkeeper.control.desired import desired_levers
@@ -24,7 +24,7 @@ from tierkeeper.control.status import build_status, needs_write, rfc3339
 from tierkeeper.control.store import Store
 from tierkeeper.engine.flags import live_resize
 from tierkeeper.engine.limits import Limits
-from tierkeeper.obs.logs import working
+from tierkeeper.obs.logs import carrying_out, working
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.ports import (
     NAMESPACE_TERMINATING,
@@ -164,6 +164,9 @@ class Reconciler:
         if run.view.start_moved or run.record.decided_for not in (None, spec.generation):
             run.record.decision = run.record.pending = None  # it is about what the user has just replaced
         run.decision, run.pending = run.record.decision, run.record.pending
+        if run.pending is None and run.record.resize is None:
+            run.record.pending_id = None
+        carrying_out(run.record.pending_id)
         run.desired = desired_levers(spec, run.record, run.view)
         said = live.foreign(spec)
         if said is not None:
@@ -275,7 +278,7 @@ class Reconciler:
             run.record.pending = None
         done = run.trouble is None and view.exists and spec.scaling.mode is not Mode.RECOMMEND
         if pending is not None and decision is not None and done:
-            log.info("decision %s carried out: %s: %s", run.record.decision_id, decision.reason, decision.message)
+            log.info("carried out: %s: %s", decision.reason, decision.message)
             run.news.append(Announce(EventType.NORMAL, decision.reason.value, decision.message))
 
     async def _follow(self, run: _Pass, view: PoolView, wanted: Limits) -> float | None:
@@ -297,7 +300,7 @@ class Reconciler:
         if record.resizes_before is None:
             record.resizes_before = old.live_resize.count if old.live_resize else 0
         new = build_status(self._facts(run, now), old=old, now_iso=rfc3339(self._clock.wall()))
-        self._show(run)
+        self._show(run, new)
         await self._tell(run, run.news)  # what was done is done, whether or not the status can be written
         if needs_write(old, new, now=now, written_at=record.status_at, interval_seconds=self._status_interval):
             body = {
@@ -352,23 +355,34 @@ class Reconciler:
             trouble=run.trouble,
         )
 
-    def _show(self, run: _Pass) -> None:
+    def _show(self, run: _Pass, status: ServiceTierStatus) -> None:
         """The tier's own gauges on the operator's /metrics."""
-        view, assessment = run.view, run.record.assessment
-        values: dict[tuple[str, tuple[str, ...]], float | None] = {}
-        if view is not None:
-            desired = run.desired or view.levers
-            values |= {
-                ("replicas", ("desired",)): desired.replicas,
-                ("replicas", ("current",)): view.levers.replicas,
-                ("replicas", ("ready",)): view.census.ready,
-                ("max_num_seqs", ()): desired.max_num_seqs,
-                ("token_budget", ()): desired.max_num_batched_tokens,
-            }
-        for sli, slo in assessment.slos.items() if assessment and view is not None else ():
-            values["budget_left", (sli.value,)] = slo.budget_left
-            values |= {("burn", (sli.value, str(w.seconds))): w.burn.point for w in slo.windows}
-        self._metrics.show(run.record.key, values)
+        key, view = run.record.key, run.view
+        values: dict[tuple[str, tuple[str, ...]], float | None] = {
+            ("condition", (c.type, c.status.value, c.reason)): 1 for c in status.conditions
+        }
+        if view is None:
+            self._metrics.forget_judged(key)
+        else:
+            desired, shown = run.desired or view.levers, _shown_by_all(run.record, view)
+            values |= {("replicas", (state,)): count for state, count in _replicas(view, desired).items()}
+            for state, limits in (("desired", desired), ("set", view.levers), ("applied", shown)):
+                values["max_num_seqs", (state,)] = limits.max_num_seqs if limits else None
+                values["token_budget", (state,)] = limits.max_num_batched_tokens if limits else None
+        self._metrics.show(key, values)
+
+
+def _replicas(view: PoolView, desired: Levers) -> dict[str, int]:
+    """Pods that a quota forbids count with those that find no node: no node will ever have them."""
+    census, forbidden = view.census, view.missing if view.quota or view.refused else 0
+    return {
+        "desired": desired.replicas,
+        "set": view.levers.replicas,
+        "ready": census.ready,
+        "starting": census.starting,
+        "unschedulable": census.unschedulable + forbidden,
+        "failing": census.failing,
+    }
 
 
 def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:

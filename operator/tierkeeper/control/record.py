@@ -73,8 +73,8 @@ class TierRecord:
     """Generation of the spec that the decision is about."""
     pending: Levers | None = None
     """Levers of a decision that changed something and is not written yet."""
-    decision_id: str = "-"
-    """Id of the tick that made the decision, so that its log lines can be found together."""
+    pending_id: str | None = None
+    """Id of the tick that last changed a lever: the log lines that carry it out name it."""
     memory: Memory | None = None
     assessment: Assessment | None = None
     pool: PoolState | None = None

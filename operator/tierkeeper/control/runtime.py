@@ -80,10 +80,11 @@ class Runtime:
 
     def start(self) -> None:
         """Start all parts. Must be called inside a running event loop."""
+        self.metrics.queue_depth.set_function(lambda: self.queue.depth)
         self._spawn("resync", self._resync_for_ever())
         self._spawn("slo loop", self.loop.run())
         for number in range(self.workers):
-            self._spawn(f"worker {number}", self.queue.worker(self._work))
+            self._spawn(f"worker {number}", self.queue.worker(self.reconciler.reconcile))
 
     async def stop(self) -> None:
         """End all parts; a reconcile under way may end first, within the drain time."""
@@ -98,12 +99,6 @@ class Runtime:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.end()
-
-    async def _work(self, key: TierKey) -> float | None:
-        try:
-            return await self.reconciler.reconcile(key)
-        finally:
-            self.metrics.queue_depth.set(self.queue.depth)
 
     def _spawn(self, name: str, part: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(part, name=name)

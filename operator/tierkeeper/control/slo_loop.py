@@ -20,6 +20,7 @@ from tierkeeper.control.store import Store
 from tierkeeper.obs.health import Health
 from tierkeeper.obs.logs import working
 from tierkeeper.obs.metrics import Metrics
+from tierkeeper.obs.tiers import Judged
 from tierkeeper.ports import Clock, Kind, MetricsError, Object
 from tierkeeper.render.drift import is_foreign
 from tierkeeper.scaling.arbitrate import Claim, arbitrate
@@ -125,6 +126,7 @@ class SloLoop:
                     if (member := self._member(key)) is not None:
                         members.append(member)
             if not members:
+                self._metrics.show_judged({})
                 return
             readings, failure = await self._read(members)
             self._lost = 0 if failure is None else self._lost + 1
@@ -140,6 +142,14 @@ class SloLoop:
                     judged.append((fresh.record, self._judge(fresh, readings, failure)))
             await asyncio.sleep(0)  # ten thousand tiers take seconds, in which health pages and watches want an answer
         self._settle(judged, work_id)
+        if not 0 < self._lost <= LOST_TICKS:
+            self._metrics.show_judged(
+                {
+                    record.key: Judged(claim.spec, claim.assessment, record.decision)
+                    for record, claim in judged
+                    if self._store.tier(record.key) is not None
+                }
+            )
 
     def _settle(self, judged: Sequence[tuple[TierRecord, Claim]], work_id: str) -> None:
         """Who gets the GPUs where they are short, and then each tier's outcome into its record."""
@@ -215,6 +225,8 @@ class SloLoop:
             source_error=failure,
             windows=self._snapshots.windows,
         )
+        if not assessment.state.known:
+            self._metrics.unknown_signals.labels(assessment.reason).inc()
         memory = record.memory or Memory.fresh(now)
         decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory)
         return Claim(spec, assessment, pool, decision, memory)
@@ -234,10 +246,9 @@ class SloLoop:
         """Remember since when, and for what, the reconciler has to act."""
         if _choice(record.decision) != _choice(decision):
             record.decided_at = self._clock.wall()
-            record.decision_id = work_id
             log.info("%s: %s", decision.reason, decision.message)
         if decision.changed and spec.scaling.mode is not Mode.RECOMMEND:
-            record.pending = decision.levers
+            record.pending, record.pending_id = decision.levers, work_id
             key = record.key
             self._metrics.decisions.labels(key.namespace, key.name, decision.reason.value).inc()
 

@@ -1,4 +1,4 @@
-"""One log format for everything, as text or JSON; each line names its tier and the reconcile it belongs to."""
+"""One log format for everything, as text or JSON; each line names its tier, its work and whose decision that serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tierkeeper.settings import LogFormat
@@ -20,8 +20,10 @@ class Work:
     """What the present task is busy with."""
 
     id: str
-    """The same through a decision's life: the tick that made it and the reconcile that carries it out."""
+    """Of the tick or of the reconcile."""
     key: TierKey | None = None
+    decision: str | None = None
+    """Id of the tick whose decision this reconcile carries out."""
 
 
 _work: ContextVar[Work | None] = ContextVar("tierkeeper_work", default=None)
@@ -37,10 +39,21 @@ def working(*, id: str, key: TierKey | None = None) -> Iterator[None]:  # noqa: 
         _work.reset(token)
 
 
+def carrying_out(decision: str | None) -> None:
+    """From here to the end of this work every log line names the tick whose decision is carried out, too.
+
+    One search for that id then finds a decision's whole life: made, written, read back from the pods.
+    """
+    if (work := _work.get()) is not None:
+        _work.set(replace(work, decision=decision))
+
+
 class _AddWork(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         work = _work.get()
-        record.work_id = work.id if work else "-"
+        own, decision = (work.id, work.decision) if work else ("-", None)
+        record.work_id, record.decision_id = own, decision or "-"
+        record.work = f"{own}/{decision}" if decision else own
         record.tier = str(work.key) if work and work.key else "-"
         return True
 
@@ -55,7 +68,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        for name in ("work_id", "tier"):
+        for name in ("work_id", "decision_id", "tier"):
             if (value := getattr(record, name, "-")) != "-":
                 line[name] = value
         if record.exc_info:
@@ -63,7 +76,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-TEXT_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(tier)s %(work_id)s %(message)s"
+TEXT_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(tier)s %(work)s %(message)s"
 
 LOUD = ("kopf", "httpx", "httpcore", "asyncio", "urllib3", "aiohttp.access")
 """Loggers whose INFO lines say nothing of a tier; they speak from WARNING on."""

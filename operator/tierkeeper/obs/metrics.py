@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from tierkeeper import __version__
+from tierkeeper.obs.tiers import TIER, Judged, TierCollector
+from tierkeeper.ports import MetricsErrorReason
 from tierkeeper.tier import TierKey
-
-TIER = ("namespace", "tier")
 
 
 @dataclass(slots=True)
@@ -26,14 +27,15 @@ class Metrics:
     tick_lag_seconds: Gauge = field(init=False)
     ticks: Counter = field(init=False)
     query_errors: Counter = field(init=False)
+    unknown_signals: Counter = field(init=False)
     decisions: Counter = field(init=False)
     resize_seconds: Histogram = field(init=False)
     tiers: Gauge = field(init=False)
     replicas: Gauge = field(init=False)
     max_num_seqs: Gauge = field(init=False)
     token_budget: Gauge = field(init=False)
-    burn: Gauge = field(init=False)
-    budget_left: Gauge = field(init=False)
+    condition: Gauge = field(init=False)
+    _judged: TierCollector = field(default_factory=TierCollector)
     _seen: dict[TierKey, set[tuple[str, tuple[str, ...]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,8 +57,26 @@ class Metrics:
         self.query_errors = Counter(
             "tierkeeper_query_errors", "Failed queries to the metrics source, by reason", ("reason",), registry=own
         )
+        self.unknown_signals = Counter(
+            "tierkeeper_unknown_signals",
+            "Looks at a tier whose signals could not be believed, by reason",
+            ("reason",),
+            registry=own,
+        )
         self.tiers = Gauge("tierkeeper_tiers", "ServiceTiers known", registry=own)
+        build = Gauge("tierkeeper_build_info", "1; the label is the version that runs", ("version",), registry=own)
+        build.labels(__version__).set(1)
+        ProcessCollector(registry=own)
         self._add_tier_metrics(own)
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        """A counter that is there before its first event: the increase from nothing to 1 would be seen by no query."""
+        for result in ("ok", "error"):
+            self.ticks.labels(result)
+            self.reconciles.labels(result)
+        for reason in MetricsErrorReason:
+            self.query_errors.labels(reason.value)
 
     def _add_tier_metrics(self, own: CollectorRegistry) -> None:
         self.decisions = Counter(
@@ -70,22 +90,22 @@ class Metrics:
             buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60),
         )
         self.replicas = Gauge("tierkeeper_replicas", "Replicas of a pool", (*TIER, "state"), registry=own)
-        self.max_num_seqs = Gauge("tierkeeper_max_num_seqs", "Wanted cap of the running batch", TIER, registry=own)
-        self.token_budget = Gauge(
-            "tierkeeper_max_num_batched_tokens", "Wanted token budget of a step", TIER, registry=own
+        self.max_num_seqs = Gauge(
+            "tierkeeper_max_num_seqs", "Cap of the running batch of a replica", (*TIER, "state"), registry=own
         )
-        self.burn = Gauge(
-            "tierkeeper_burn_rate",
-            "Burn rate of the error budget (1: spent in its period)",
-            (*TIER, "slo", "window"),
+        self.token_budget = Gauge(
+            "tierkeeper_max_num_batched_tokens", "Token budget of one engine step", (*TIER, "state"), registry=own
+        )
+        self.condition = Gauge(
+            "tierkeeper_condition",
+            "1 for the present status and reason of each condition of a tier",
+            (*TIER, "type", "status", "reason"),
             registry=own,
         )
-        self.budget_left = Gauge(
-            "tierkeeper_error_budget_left", "Share of the error budget still unspent", (*TIER, "slo"), registry=own
-        )
+        own.register(self._judged)
 
     def show(self, key: TierKey, values: Mapping[tuple[str, tuple[str, ...]], float | None]) -> None:
-        """Set the gauges of one tier: (gauge attribute, further labels) to value; what is absent or None goes away."""
+        """What a reconcile knows of one tier: (gauge attribute, further labels) to value; absent or None goes away."""
         present = {known: value for known, value in values.items() if value is not None}
         for name, labels in self._seen.get(key, set()) - present.keys():
             self._gauge(name).remove(key.namespace, key.name, *labels)
@@ -97,8 +117,17 @@ class Metrics:
         """Drop every series of a tier that is gone."""
         self.show(key, {})
         self._seen.pop(key, None)
+        self.forget_judged(key)
         for metric in (self.decisions, self.resize_seconds):
-            metric.remove_by_labels({"namespace": key.namespace, "tier": key.name})
+            metric.remove_by_labels(dict(zip(TIER, (key.namespace, key.name), strict=True)))
+
+    def show_judged(self, judged: Mapping[TierKey, Judged]) -> None:
+        """What a tick found of all tiers; what it does not speak of any more goes away."""
+        self._judged.judged = judged
+
+    def forget_judged(self, key: TierKey) -> None:
+        """Drop what the last tick found of a tier: it does not hold any more."""
+        self.show_judged({known: one for known, one in self._judged.judged.items() if known != key})
 
     def _gauge(self, name: str) -> Gauge:
         gauge = getattr(self, name)
