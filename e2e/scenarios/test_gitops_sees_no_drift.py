@@ -1,4 +1,4 @@
-"""A tier that a GitOps tool applies again every five seconds while the loop scales it: no drift, no fight, no write to spec.
+"""A tier that a GitOps tool applies every five seconds while the loop scales: no drift, no fight, no write to spec.
 
 Set up early and judged later, so that other scenarios run meanwhile (conftest.py orders it so). Two minutes by default;
 TIERKEEPER_E2E_GITOPS_SECONDS=600 makes it ten.

@@ -1,7 +1,7 @@
-"""The Argo CD and Flux manifests: fields of those APIs, paths of this repository, values of the chart, known placeholders.
+"""The Argo CD and Flux manifests: fields of those APIs, paths of this repository, values of the chart, placeholders.
 
-The fields were read from Argo CD 3 (argoproj.io/v1alpha1) and Flux 2 (source v1, kustomize v1, helm v2); only those in use
-are listed, so that a new one is looked up before it is written.
+The fields were read from Argo CD 3 (argoproj.io/v1alpha1) and Flux 2 (source v1, kustomize v1, helm v2); only those in
+use are listed, so that a new one is looked up before it is written.
 """
 
 from __future__ import annotations
