@@ -59,7 +59,7 @@ class GitOps:
         return answer
 
     def keep_applying(self) -> None:
-        while not self._over.wait(EVERY_SECONDS):
+        while not self._over.wait(EVERY_SECONDS) and time.time() < self.began + SECONDS:
             try:
                 self.answers.append(self.apply())
             except ClusterError as error:
