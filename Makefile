@@ -25,10 +25,11 @@ lock: ## Pin and hash every dependency anew (requirements.txt, requirements-dev.
 	.venv/bin/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.txt
 	.venv/bin/uv pip compile -q pyproject.toml --extra sim --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
 
-generate: $(STAMP) ## Write the generated files: the CRD, its copy in the chart, the API reference
+generate: $(STAMP) ## Write the generated files: the CRD, its copy in the chart, the API reference, the chart's table of values
 	$(PY) -m tierkeeper crd > crds/servicetiers.yaml
 	cp crds/servicetiers.yaml charts/tierkeeper/files/servicetiers.yaml
 	$(PY) -m tierkeeper crd --docs > docs/api.md
+	$(PY) charts/values_table.py
 
 lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/ruff check .

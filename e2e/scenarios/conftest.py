@@ -18,11 +18,17 @@ from e2e.scenarios.kit import Kit
 ORDER = (
     "test_api_contract",
     "test_steady_tiers_are_set_up",
+    "test_a_tier_to_show_is_set_up",
     "test_pool_lifecycle",
+    "test_a_tool_begins_to_apply_a_tier_again_and_again",
     "test_live_resize",
     "test_promql_on_real_prometheus",
+    "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
     "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
+    "test_every_query_of_the_dashboards_has_data",
+    "test_every_rule_is_evaluated_without_an_error",
+    "test_helm_install",
     "test_demo",
     "test_real_vllm",
 )
