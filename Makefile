@@ -17,7 +17,7 @@ setup: $(STAMP) ## Create .venv with pinned, hashed packages; as root also the D
 $(STAMP): requirements-dev.txt pyproject.toml
 	@echo "Installing pinned packages into .venv (a minute or two, once)"
 	@test -x $(PY) || python3 -m venv .venv
-	@.venv/bin/pip install -q --require-hashes --no-deps -r requirements-dev.txt
+	@.venv/bin/pip install -q --no-compile --require-hashes --no-deps -r requirements-dev.txt
 	@.venv/bin/pip install -q --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
@@ -37,17 +37,26 @@ lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
+# Beside the operator's own tests there are those of the simulator and those of what is shipped around the operator.
+SIM := tests/sim tests/bench
+SHIP := tests/charts tests/rules tests/gitops tests/docs
+
 unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
-	.venv/bin/pytest tests -m "not e2e" -q -n 3 --dist worksteal --ignore tests/sim --ignore tests/bench
+	.venv/bin/pytest tests -m "not e2e" -q -n 2 --dist worksteal $(addprefix --ignore ,$(SIM) $(SHIP))
 
 sim: $(STAMP) ## Run the tests of the simulator and of the scoreboard (a minute)
-	.venv/bin/pytest tests/sim tests/bench -m "not e2e" -q -n 2
+	.venv/bin/pytest $(SIM) -m "not e2e" -q -n 2
+
+ship: setup ## Run the tests of chart, alerts, dashboards, GitOps manifests and documentation (a minute)
+	.venv/bin/pytest $(SHIP) -m "not e2e" -q -n 2
 
 e2e: setup ## Run the scenarios on the real local cluster (started if it is down, left up)
 	$(PY) -m e2e.cluster up
 	.venv/bin/pytest e2e/scenarios tests -m e2e -q -s -p no:randomly
 
-test: setup lint unit sim e2e ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
+test: setup lint ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
+	.venv/bin/pytest tests -m "not e2e" -q -n 3 --dist worksteal
+	$(MAKE) e2e
 
 demo: setup ## Watch three tiers keep their promises under recorded traffic (DEMO_OPERATOR=off: without the operator)
 	$(PY) -m e2e.demo --operator $(or $(DEMO_OPERATOR),on)
@@ -62,4 +71,4 @@ bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator
 bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
 	nice -n 19 $(PY) -m bench.policy $(BENCH)
 
-.PHONY: help setup lock generate lint unit sim e2e test demo down bench bench-policy
+.PHONY: help setup lock generate lint unit sim ship e2e test demo down bench bench-policy

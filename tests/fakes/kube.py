@@ -6,7 +6,7 @@ turns replicas into pods when told to. Calls can be made to fail, before or afte
 """
 
 import itertools
-import json
+import marshal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -258,8 +258,8 @@ class _Attempt:
 
 
 def _copy(value):
-    """A deep copy of JSON types, and proof that they are: ten times faster than copy.deepcopy."""
-    return json.loads(json.dumps(value))
+    """A deep copy of plain types, and proof that they are: many times faster than copy.deepcopy."""
+    return marshal.loads(marshal.dumps(value))
 
 
 def not_found(kind: Kind, name: str) -> ApiError:
