@@ -5,7 +5,6 @@ import contextlib
 import time
 
 import pytest
-from kopf._cogs.aiokits import aiotasks
 
 from tests.control.stage import GOLD, tier
 from tests.fakes.apiserver import ApiServer
@@ -13,17 +12,6 @@ from tierkeeper import app
 from tierkeeper.control.runtime import MissingCrdError
 from tierkeeper.ports import Kind
 from tierkeeper.settings import Settings
-
-
-@pytest.fixture(autouse=True)
-def no_wait_for_the_servers_own_tasks(monkeypatch):
-    """At its end kopf waits 5 s for tasks that hang. Here these are the connections of the fake server, in its loop."""
-    wait = aiotasks.wait
-
-    def shorter(tasks, *, timeout=None, **more):
-        return wait(tasks, timeout=timeout and 0.1, **more)
-
-    monkeypatch.setattr(aiotasks, "wait", shorter)
 
 
 @pytest.fixture
