@@ -13,7 +13,8 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,30 +39,35 @@ def shown(platform: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A tier that shows everything a tier can show, under load until the session ends."""
     kit = Kit(platform, NAMESPACE)
     kit.create_namespace()
-    kit.apply(wanted(seqs=(4, 32)))
+    kit.apply(wanted(mode="Auto", seqs=4))
     kit.until_ready("shown")
-    target = {"name": "shown", "url": kit.url("shown"), "model": "shown", "phases": [BURST, REST]}
-    plan = tmp_path_factory.mktemp("dashboards") / "plan.json"
-    plan.write_text(json.dumps([target]))
-    command = [sys.executable, "-m", "e2e.load", "replay", "--trace", TRACE, "--plan", plan]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) as sender:
-        try:
-            yield kit
-        finally:
-            sender.terminate()
+    with sending(kit, tmp_path_factory.mktemp("dashboards"), BURST, REST):
+        yield kit
     kit.delete_namespace(wait=False)
 
 
-def wanted(*, seqs: tuple[int, int]) -> Object:
-    """The tier, with these bounds of its cap."""
+@contextmanager
+def sending(kit: Kit, folder: Path, *phases: Mapping[str, float]) -> Iterator[None]:
+    """Load on the tier for these phases, or until the end of the block."""
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps([{"name": "shown", "url": kit.url("shown"), "model": "shown", "phases": phases}]))
+    command = [sys.executable, "-m", "e2e.load", "replay", "--trace", TRACE, "--plan", plan]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) as sender:
+        try:
+            yield
+        finally:
+            sender.terminate()
+
+
+def wanted(*, mode: str, seqs: int) -> Object:
     slo = {"objectivePercent": 99, "ttftMilliseconds": 1000, "tpotMilliseconds": 100, "windowDays": 1}
     scaling = {
-        "mode": "Auto",
+        "mode": mode,
         "replicas": {"min": 1, "max": 2},
-        "maxNumSeqs": {"min": seqs[0], "max": seqs[1]},
+        "maxNumSeqs": {"min": 4, "max": 32},
         "maxNumBatchedTokens": {"min": 512, "max": 8192},
     }
-    return changed(tier("shown", slo=slo, scaling=scaling), "spec.engine.maxNumSeqs", seqs[0])
+    return changed(tier("shown", slo=slo, scaling=scaling), "spec.engine.maxNumSeqs", seqs)
 
 
 def ask(kit: Kit, expr: str) -> list[dict[str, Any]]:
@@ -93,10 +99,12 @@ def test_a_tier_to_show_is_set_up(shown: Kit) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.timeout(400)
-def test_every_query_of_the_dashboards_has_data(shown: Kit) -> None:
-    # The operator's counters begin with its process, which other scenarios end: a resize of its own, for bounds that
-    # leave the present cap outside.
-    shown.apply(wanted(seqs=(33, 64)))
+def test_every_query_of_the_dashboards_has_data(shown: Kit, tmp_path: Path) -> None:
+    # The operator's counters begin with its process, which other scenarios end: a decision and a resize anew, by few
+    # slots and another burst.
+    shown.apply(wanted(mode="Fixed", seqs=5))
+    shown.until("five slots", lambda: shown.get("servicetier", "shown")["status"].get("seqs") == "5")
+    shown.apply(wanted(mode="Auto", seqs=5))
     missing = {name: expr for path in DASHBOARDS for name, expr in expressions(path).items()}
     total = len(missing)
 
@@ -105,10 +113,11 @@ def test_every_query_of_the_dashboards_has_data(shown: Kit) -> None:
             del missing[name]
         return not missing
 
-    try:
-        shown.until("every query to have data", all_have_data, seconds=300)
-    except AssertionError as error:
-        raise AssertionError("without data:\n" + "\n".join(missing)) from error
+    with sending(shown, tmp_path, BURST):
+        try:
+            shown.until("every query to have data", all_have_data, seconds=300)
+        except AssertionError as error:
+            raise AssertionError("without data:\n" + "\n".join(missing)) from error
     print(f"{total} queries of {len(DASHBOARDS)} dashboards have data")
 
 
