@@ -136,18 +136,15 @@ async def _served() -> Stage:
     return stage
 
 
-async def _starting() -> Stage:
+async def _starting(**changes: object) -> Stage:
     stage = Stage()
-    stage.kube.put(tier())
+    stage.kube.put(tier(**changes))
     await stage.reconciler.reconcile(GOLD)
     return stage
 
 
 async def _refused() -> Stage:
-    stage = Stage()
-    stage.kube.put(tier(scaling={"replicas": {"min": 5, "max": 2}}))
-    await stage.reconciler.reconcile(GOLD)
-    return stage
+    return await _starting(scaling={"replicas": {"min": 5, "max": 2}})
 
 
 async def _edited() -> Stage:
@@ -170,9 +167,7 @@ async def _blind() -> Stage:
 
 
 async def _without_image() -> Stage:
-    stage = Stage()
-    stage.kube.put(tier())
-    await stage.reconciler.reconcile(GOLD)
+    stage = await _starting()
     stage.kube.run_deployments(ready=False)
     for (kind, _, _), obj in stage.kube.objects.items():
         if kind is Kind.POD:

@@ -60,6 +60,11 @@ class PoolView:
         alive = self.census.ready + self.census.starting + self.census.unschedulable + self.census.failing
         return max(0, self.levers.replicas - alive)
 
+    @property
+    def unschedulable(self) -> int:
+        """Pods without a node, and those that were refused, by a quota for instance: waiting brings none for either."""
+        return self.census.unschedulable + (self.missing if self.quota or self.refused else 0)
+
 
 def view_pool(
     spec: TierSpec,
@@ -104,12 +109,11 @@ def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool, contested: str
     ``contested``: who else sets the replicas though no autoscaler's mark is on them.
     """
     census = view.census
-    forbidden = view.missing if view.quota or view.refused else 0
     worst = next((pod.message for pod in census.pods if pod.message and pod.reason and "chedul" in pod.reason), "")
     return PoolState(
         current=view.levers,
         ready=census.ready,
-        unschedulable=census.unschedulable + forbidden,
+        unschedulable=view.unschedulable,
         unschedulable_message=view.quota or view.refused or worst,
         failing=census.failing,
         rolling_out=view.rolling_out,

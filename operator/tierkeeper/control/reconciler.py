@@ -373,15 +373,13 @@ class Reconciler:
 
 
 def _replicas(view: PoolView, desired: Levers) -> dict[str, int]:
-    """Pods that a quota forbids count with those that find no node: no node will ever have them."""
-    census, forbidden = view.census, view.missing if view.quota or view.refused else 0
     return {
         "desired": desired.replicas,
         "set": view.levers.replicas,
-        "ready": census.ready,
-        "starting": census.starting,
-        "unschedulable": census.unschedulable + forbidden,
-        "failing": census.failing,
+        "ready": view.census.ready,
+        "starting": view.census.starting,
+        "unschedulable": view.unschedulable,
+        "failing": view.census.failing,
     }
 
 

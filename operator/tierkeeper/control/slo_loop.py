@@ -130,26 +130,26 @@ class SloLoop:
                 return
             readings, failure = await self._read(members)
             self._lost = 0 if failure is None else self._lost + 1
+        if 0 < self._lost <= LOST_TICKS:
+            for member in members:
+                _lose(member.record)
+            return
         judged = []
         for member in members:
             key = member.record.key
-            if 0 < self._lost <= LOST_TICKS:
-                _lose(member.record)
-                continue
             with self._alone(key, work_id):
                 # Looked at once more: much may have been written while Prometheus was asked.
                 if (fresh := self._member(key)) is not None:
                     judged.append((fresh.record, self._judge(fresh, readings, failure)))
             await asyncio.sleep(0)  # ten thousand tiers take seconds, in which health pages and watches want an answer
         self._settle(judged, work_id)
-        if not 0 < self._lost <= LOST_TICKS:
-            self._metrics.show_judged(
-                {
-                    record.key: Judged(claim.spec, claim.assessment, record.decision)
-                    for record, claim in judged
-                    if self._store.tier(record.key) is not None
-                }
-            )
+        self._metrics.show_judged(
+            {
+                record.key: Judged(claim.spec, claim.assessment, record.decision)
+                for record, claim in judged
+                if self._store.tier(record.key) is not None
+            }
+        )
 
     def _settle(self, judged: Sequence[tuple[TierRecord, Claim]], work_id: str) -> None:
         """Who gets the GPUs where they are short, and then each tier's outcome into its record."""

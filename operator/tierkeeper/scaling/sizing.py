@@ -69,7 +69,7 @@ class Plan:
     """The strain that the error budget allows."""
     floor: float
     """Budgets that are missed at any load."""
-    grow_to_as_set: int = 0
+    grow_to_as_set: int
     """``grow_to`` if cap and token budget stayed as they are."""
 
 
