@@ -9,6 +9,7 @@ operator or the machine for themselves and run one after the other.
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,21 +62,26 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """One worker at a time brings up what all stand on; the next one finds it there."""
-    with (cache_dir() / "scenarios.lock").open("w") as lock:
+def first_of_this_run(what: str) -> Iterator[bool]:
+    """Whether this is the worker that brings up what all stand on; the others wait here until it is there."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    with (cache_dir() / f"scenarios-{what}.lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        lock.seek(0)
+        yield lock.read() != run
+        lock.truncate(0)
+        lock.write(run)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """A running cluster without the operator: enough for the API's own contract. The CRD is installed."""
     cluster = Cluster()
-    with alone():
-        cluster.up()
-        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds/servicetiers.yaml")
-        cluster.kubectl("wait", "--for=condition=Established", "crd/servicetiers.tierkeeper.dev", "--timeout=30s")
+    with first_of_this_run("cluster") as first:
+        if first:
+            cluster.up()
+            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds/servicetiers.yaml")
+            cluster.kubectl("wait", "--for=condition=Established", "crd/servicetiers.tierkeeper.dev", "--timeout=30s")
     return cluster
 
 
@@ -95,11 +101,13 @@ def no_operator(cluster: Cluster) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Cluster:
     """The cluster with Prometheus and the operator, the engine's image on the node, and nothing of an earlier demo."""
-    with alone():
-        load(cluster, ["engine"])
-        forget_earlier_run(cluster)
-        install_prometheus(cluster)
-        install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
+    with first_of_this_run("platform") as first:
+        if first:
+            load(cluster, ["engine"])
+            forget_earlier_run(cluster)
+            install_prometheus(cluster)
+            often = {"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}
+            install_operator(cluster, values={"extraEnv": [often]})
     return cluster
 
 
