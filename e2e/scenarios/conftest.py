@@ -28,6 +28,7 @@ ORDER = (
     "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
     "test_every_query_of_the_dashboards_has_data",
     "test_every_rule_is_evaluated_without_an_error",
+    "test_standby_takes_over",
     "test_helm_install",
     "test_demo",
     "test_real_vllm",

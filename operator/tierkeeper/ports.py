@@ -91,6 +91,7 @@ class Lease:
     acquired: float | None = None
     """Unix seconds of the holder's clock, like ``renewed``: for people, never compared."""
     renewed: float | None = None
+    uid: str | None = None
     version: str | None = None
     """Changes with every write; None: never written."""
 
@@ -102,10 +103,10 @@ class LeaseLock(Protocol):
         """The Lease as it is now, or None where there is none. Raises ApiError."""
 
     async def write(self, lease: Lease, *, over: Lease | None) -> Lease:
-        """Write it in place of ``over`` (None: where there is none), or where it has been deleted since.
+        """Write it in place of ``over``; None: where there is none.
 
-        Returns it with its new version. Raises ApiError, 409 where the live one has another version: nothing is
-        written then. After any other error it may have been written or not.
+        Returns it with its new version. Raises ApiError, 409 where the live one has another version or is gone:
+        nothing is written then. After any other error it may have been written or not.
         """
 
 

@@ -50,6 +50,16 @@ async def test_one_that_changed_meanwhile_is_not_written_over(lock):
     assert refused.value.status == 409
 
 
+async def test_one_that_was_deleted_meanwhile_is_not_made_anew(kube, lock):
+    """Or a request to take over that is late would make a second leader."""
+    first = await lock.write(MINE, over=None)
+    kube.delete(Kind.LEASE, "ops", "tierkeeper")
+    with pytest.raises(ApiError) as refused:
+        await lock.write(MINE, over=first)
+    assert refused.value.status == 409
+    assert await lock.read() is None
+
+
 async def test_given_back_it_has_no_holder(kube, lock):
     first = await lock.write(MINE, over=None)
     await lock.write(Lease(transitions=2, seconds=15, renewed=5.0), over=first)

@@ -207,8 +207,8 @@ async def test_nothing_may_be_written_while_the_lease_is_being_given_back():
     put = server.put
     async with pod.candidate.standing():
         await asyncio.sleep(1)
-        server.put = lambda lease, over: (asked.append(pod.candidate.may_write()), put(lease, over))[1]
-    assert asked == [False]
+        server.put = lambda lease, over: (asked.append((lease.holder, pod.candidate.may_write())), put(lease, over))[1]
+    assert asked == [(None, False)]
 
 
 async def test_trouble_is_logged_once_and_its_end(caplog):

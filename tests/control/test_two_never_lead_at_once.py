@@ -15,6 +15,7 @@ from tierkeeper.control.candidate import Candidate
 from tierkeeper.control.election import Terms
 from tierkeeper.obs.health import Health
 from tierkeeper.obs.metrics import Metrics
+from tierkeeper.ports import Lease
 
 TERMS = Terms(duration=15, renew_deadline=10, retry=2)
 TROUBLED_SECONDS = 60.0
@@ -131,15 +132,23 @@ machines = st.builds(
     ways=st.lists(ways, min_size=1, max_size=8).map(tuple),
     starts_at=st.floats(0, 20),
 )
-faults = st.lists(
-    st.tuples(st.floats(0, TROUBLED_SECONDS), st.sampled_from(["crash", "terminate", "delete"]), st.integers(0, 2)),
-    max_size=6,
+deaths = st.tuples(st.floats(0, TROUBLED_SECONDS), st.sampled_from(["crash", "terminate"]), st.integers(0, 2))
+given_back = Lease(seconds=TERMS.duration, version="0")
+beginnings = st.one_of(
+    st.tuples(st.none(), st.lists(deaths, max_size=6)),
+    # Somebody deletes the Lease, once: a request to make one that is still under way from before is beyond any help.
+    st.tuples(
+        st.just(given_back),
+        st.tuples(st.lists(deaths, max_size=6), st.floats(0, TROUBLED_SECONDS)).map(
+            lambda both: [*both[0], (both[1], "delete", 0)]
+        ),
+    ),
 )
 
 
-async def story(chosen, happenings):
-    """Play it; returns how many led in each step."""
-    server, loop = LeaseServer(), asyncio.get_running_loop()
+async def story(chosen, lease, happenings):
+    """Play it; returns who led in each step."""
+    server, loop = LeaseServer(lease), asyncio.get_running_loop()
     replicas = [Replica(machine, server, number) for number, machine in enumerate(chosen)]
     lives = [asyncio.create_task(replica.live()) for replica in replicas]
     deeds = []
@@ -174,19 +183,19 @@ def silence():
         logging.disable(logging.NOTSET)
 
 
-def play(chosen, happenings=()):
+def play(chosen, lease=None, happenings=()):
     loop = LeapingLoop(Leap())
     try:
         with silence():
-            return loop.run_until_complete(story(chosen, happenings))
+            return loop.run_until_complete(story(chosen, lease, happenings))
     finally:
         loop.close()
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(machines, min_size=2, max_size=3), faults)
-def test_two_never_lead_at_once_and_one_does_when_the_trouble_is_over(chosen, happenings):
-    led = play(chosen, happenings)
+@given(st.lists(machines, min_size=2, max_size=3), beginnings)
+def test_two_never_lead_at_once_and_one_does_when_the_trouble_is_over(chosen, beginning):
+    led = play(chosen, *beginning)
     assert [at for at in led if len(at) > 1] == []
     assert len(led[-1]) == 1
 

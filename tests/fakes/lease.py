@@ -28,8 +28,7 @@ class LeaseServer:
     _under_way: set[asyncio.Task] = field(default_factory=set)
 
     def put(self, lease: Lease, over: Lease | None) -> Lease:
-        """Where nothing is, no version is compared: so does a real server with an apply."""
-        if self.lease is not None and self.lease.version != (over.version if over else None):
+        if (self.lease.version if self.lease else None) != (over.version if over else None):
             raise ApiError(status=409, reason="Conflict", message="not the version named")
         self.lease = replace(lease, version=str(next(self._versions)))
         self.writes.append(self.lease)

@@ -24,21 +24,22 @@ class KubernetesLease:
         return None if obj is None else _parse(obj)
 
     async def write(self, lease: Lease, *, over: Lease | None) -> Lease:
-        version = over.version if over else None
+        # The uid, because a version alone is not compared where the Lease was deleted meanwhile: it would be made anew.
+        which = {"uid": over.uid, "resourceVersion": over.version} if over else {"resourceVersion": CREATE_ONLY}
         obj = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": Kind.LEASE.value,
             "metadata": {
                 "namespace": self._namespace,
                 "name": self._name,
-                "resourceVersion": version or CREATE_ONLY,
+                **which,
                 "labels": {"app.kubernetes.io/managed-by": "tierkeeper"},
             },
             # A field that is left out is taken away: that is how a Lease has no holder.
             "spec": {name: value for name, value in _spec(lease).items() if value is not None},
         }
         live = await self._api.apply(obj, field_manager=FIELD_MANAGER)
-        return replace(lease, version=live["metadata"]["resourceVersion"])
+        return replace(lease, uid=live["metadata"]["uid"], version=live["metadata"]["resourceVersion"])
 
 
 def _spec(lease: Lease) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def _parse(obj: Object) -> Lease:
         transitions=spec.get("leaseTransitions") or 0,
         acquired=_seconds(spec.get("acquireTime")),
         renewed=_seconds(spec.get("renewTime")),
+        uid=obj["metadata"]["uid"],
         version=obj["metadata"]["resourceVersion"],
     )
 
