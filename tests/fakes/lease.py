@@ -44,6 +44,7 @@ class LeaseServer:
         task = asyncio.create_task(arrive())
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a sender that is gone never asks
         return task
 
 
