@@ -40,14 +40,15 @@ lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-# Beside the operator's own tests there are those of the simulator and those of what is shipped around the operator.
-SIM := tests/sim tests/bench
+# Beside the operator's own tests there are those of the simulator and its scoreboard, those of the engine and the load
+# that stand in for a fleet, and those of what is shipped around the operator.
+SIM := tests/sim tests/bench tests/e2e_engine tests/e2e_load
 SHIP := tests/charts tests/rules tests/gitops tests/docs
 
 unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
 	.venv/bin/pytest tests -m "not e2e" -q -n 3 --dist worksteal $(addprefix --ignore ,$(SIM) $(SHIP))
 
-sim: $(STAMP) ## Run the tests of the simulator and of the scoreboard (a minute)
+sim: $(STAMP) ## Run the tests of the simulator, of the scoreboard, and of the vLLM-shaped engine and its load (a minute)
 	.venv/bin/pytest $(SIM) -m "not e2e" -q -n 2
 
 ship: setup ## Run the tests of chart, alerts, dashboards, GitOps manifests and documentation (a minute)

@@ -21,8 +21,8 @@ from e2e.demo.__main__ import forget_earlier_run
 from e2e.platform import install_operator, install_prometheus, load
 from e2e.scenarios.kit import Kit
 
-#: Side by side, what takes longest begins first. One after the other, real vLLM loads while Helm installs and removes
-#: the operator, and the steady tiers' five minutes pass while the demo runs beside them.
+#: Side by side, what takes longest begins first. One after the other, real vLLM loads while the operator is
+#: exchanged, installed and removed, and the steady tiers' five minutes pass while the demo runs beside them.
 ORDER = (
     "test_api_contract",
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
@@ -32,6 +32,7 @@ ORDER = (
     "test_pool_lifecycle",
     "test_a_tier_deletes_at_once_while_the_operator_is_away",
     "test_real_vllm_begins_to_load",
+    "test_standby_takes_over",
     "test_helm_install",
     "test_real_vllm",
     "test_steady_tiers_are_set_up",
@@ -44,13 +45,13 @@ ORDER = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before Helm's scenario."""
+    """Sort by ``ORDER``, which names files and single tests; what it does not name goes where real vLLM loads."""
 
     def place(item: pytest.Item) -> int:
         for name in (getattr(item, "originalname", item.name), item.path.stem):
             if name in ORDER:
                 return ORDER.index(name)
-        return ORDER.index("test_helm_install")
+        return ORDER.index("test_standby_takes_over")
 
     items.sort(key=place)
 

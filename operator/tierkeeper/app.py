@@ -6,7 +6,9 @@ import asyncio
 import logging
 import os
 import random
+import signal
 import socket
+import uuid
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +16,13 @@ from typing import Any
 import kopf
 
 from tierkeeper.adapters.clock import SystemClock
-from tierkeeper.adapters.kube import connect
+from tierkeeper.adapters.kube import KubernetesApi, connect
+from tierkeeper.adapters.lease import KubernetesLease
 from tierkeeper.adapters.probe import HttpProbe
 from tierkeeper.adapters.prometheus import PrometheusSource
 from tierkeeper.adapters.recorder import EventRecorder
+from tierkeeper.control.candidate import Candidate
+from tierkeeper.control.election import Terms
 from tierkeeper.control.queue import KeyedQueue
 from tierkeeper.control.reconciler import Reconciler
 from tierkeeper.control.record import Records
@@ -86,6 +91,7 @@ async def operate(settings: Settings) -> None:
         )
         api = await connect(random=random.random)
         stack.push_async_callback(api.close)
+        candidate = candidate_for(settings, api, health=health, metrics=metrics) if settings.lease else None
         probe = await stack.enter_async_context(HttpProbe())
         sources = Sources(
             *[
@@ -97,10 +103,60 @@ async def operate(settings: Settings) -> None:
                 for seconds in (settings.prometheus_timeout_seconds, BUDGET_TIMEOUT_SECONDS)
             ]
         )
-        runtime = assemble(settings, api=api, probe=probe, sources=sources, health=health, metrics=metrics, stop=stop)
-        where = ", ".join(settings.watch_namespaces) or "all namespaces"
-        log.info("watching ServiceTiers in %s; metrics on port %d, health on port %d", where, *ports)
-        await _watch(settings, runtime, stop)
+        writer = api.fenced(candidate.may_write) if candidate else api
+        runtime = assemble(
+            settings, api=writer, probe=probe, sources=sources, health=health, metrics=metrics, stop=stop
+        )
+        if candidate is None:
+            metrics.leader.set(1)
+        else:
+            runtime.stopped = candidate.give_back  # before kopf has closed what it waits seconds for
+            await stack.enter_async_context(candidate.standing())
+            await _wait_to_lead(candidate, settings.lease, stop)
+        if not stop.is_set():
+            where = ", ".join(settings.watch_namespaces) or "all namespaces"
+            log.info("watching ServiceTiers in %s; metrics on port %d, health on port %d", where, *ports)
+            await _watch(settings, runtime, stop)
+
+
+def candidate_for(settings: Settings, api: KubernetesApi, *, health: Health, metrics: Metrics) -> Candidate:
+    """This process as one that may lead, over the Lease that the settings name."""
+    namespace, _, name = settings.lease.partition("/")
+    return Candidate(
+        lock=KubernetesLease(api.once(), namespace=namespace, name=name),
+        # Not the pod's name alone: a container that starts again in its pod must not take itself for the one before.
+        me=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        terms=Terms(
+            duration=settings.lease_duration_seconds,
+            renew_deadline=settings.lease_renew_deadline_seconds,
+            retry=settings.lease_retry_seconds,
+        ),
+        clock=SystemClock(),
+        health=health,
+        metrics=metrics,
+        lost=end_at_once,
+    )
+
+
+def end_at_once(error: Exception) -> None:
+    """End the process without another word to the cluster: another replica may lead from now on."""
+    log.critical("the operator ends: %s", error)
+    logging.shutdown()
+    os._exit(1)
+
+
+async def _wait_to_lead(candidate: Candidate, lease: str, stop: asyncio.Event) -> None:
+    """Return when this process leads, or is told to stop. It watches nothing yet, and writes nothing but the Lease."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):  # kopf, once it runs, puts its own in their place
+        loop.add_signal_handler(number, stop.set)
+    log.info("%s stands for the lead by Lease %s", candidate.me, lease)
+    either = [asyncio.create_task(event.wait()) for event in (candidate.leading, stop)]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in either:
+            task.cancel()
 
 
 def assemble(

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
     POD = "Pod"
     EVENT = "Event"
+    LEASE = "Lease"
 
 
 class ApiError(Exception):
@@ -76,6 +77,37 @@ class KubeApi(Protocol):
 
     async def create_event(self, event: Object) -> None:
         """Post one core/v1 Event. Raises ApiError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who leads, as all replicas of the operator read it."""
+
+    holder: str | None = None
+    """None: nobody; the last one has given it back."""
+    seconds: float | None = None
+    """For how long the holder has asked to be left alone after each renewal."""
+    transitions: int = 0
+    acquired: float | None = None
+    """Unix seconds of the holder's clock, like ``renewed``: for people, never compared."""
+    renewed: float | None = None
+    uid: str | None = None
+    version: str | None = None
+    """Changes with every write; None: never written."""
+
+
+class LeaseLock(Protocol):
+    """One Lease in the cluster. A call is tried once, and whoever calls limits its time."""
+
+    async def read(self) -> Lease | None:
+        """The Lease as it is now, or None where there is none. Raises ApiError."""
+
+    async def write(self, lease: Lease, *, over: Lease | None) -> Lease:
+        """Write it in place of ``over``; None: where there is none.
+
+        Returns it with its new version. Raises ApiError, 409 where the live one has another version or is gone:
+        nothing is written then. After any other error it may have been written or not.
+        """
 
 
 class MetricsErrorReason(StrEnum):

@@ -73,6 +73,19 @@ class Settings(BaseSettings):
     status_interval_seconds: float = Field(default=60.0, ge=0)
     """Numbers alone rewrite a tier's status at most this often; conditions and decisions are written at once."""
 
+    lease: str = Field(default="", pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$")
+    """``namespace/name`` of the Lease that says which of several replicas acts; empty: this is the only one."""
+
+    lease_duration_seconds: int = Field(default=15, ge=1, le=300)
+    """A standby takes over this long after the last renewal that it saw. Longer bridges longer outages of the API."""
+
+    lease_renew_deadline_seconds: int = Field(default=10, ge=1, le=300)
+    """A leader that has not renewed for so long ends its process. At most 4/5 of the duration: clocks run unevenly,
+    and a last request may still be on its way."""
+
+    lease_retry_seconds: int = Field(default=2, ge=1, le=20)
+    """Between two renewals, and between two looks of a standby. At least two must fit into the renew deadline."""
+
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
     metrics_port: int = Field(default=9095, ge=0, le=65535)
@@ -109,6 +122,18 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"scrape_interval_seconds ({self.scrape_interval_seconds}) must be at most 15: the shortest control "
                 "window is 60 s and a rate needs four scrapes in it; scrape the pools more often"
+            )
+        if self.lease_renew_deadline_seconds > 0.8 * self.lease_duration_seconds:
+            raise ValueError(
+                f"lease_renew_deadline_seconds ({self.lease_renew_deadline_seconds}) must be at most 4/5 of "
+                f"lease_duration_seconds ({self.lease_duration_seconds}), or two replicas may act at once: lower "
+                "TIERKEEPER_LEASE_RENEW_DEADLINE_SECONDS or raise TIERKEEPER_LEASE_DURATION_SECONDS"
+            )
+        if 2 * self.lease_retry_seconds > self.lease_renew_deadline_seconds:
+            raise ValueError(
+                f"lease_retry_seconds ({self.lease_retry_seconds}) must be at most half of "
+                f"lease_renew_deadline_seconds ({self.lease_renew_deadline_seconds}), or one lost renewal ends the "
+                "leader: lower TIERKEEPER_LEASE_RETRY_SECONDS"
             )
         MetricLabels(self.namespace_label, self.tier_label, self.pod_label)
         return self

@@ -216,3 +216,27 @@ async def test_a_retry_after_that_is_no_number_of_seconds_is_passed_over(server,
     server.script = [(429, {"reason": "TooManyRequests"}, {"Retry-After": header}), (200, {"ok": True}, {})]
     assert await kube.get(Kind.POD, namespace="llm", name="p") == {"ok": True}
     assert server.waits == [0.2]
+
+
+async def test_behind_a_fence_nothing_that_writes_is_sent_nor_sent_again(server, kube):
+    may = iter([True, False])
+    server.script = [(503, {}, {}), (200, {}, {})]
+    with pytest.raises(ApiError, match="another replica may lead by now"):
+        await kube.fenced(lambda: next(may)).scale(
+            namespace="llm", name="gold-pool", uid=None, replicas=2, field_manager="m"
+        )
+    assert [method for method, *_ in server.requests] == ["PATCH"]
+
+
+async def test_a_fence_lets_reads_through(server, kube):
+    server.script = [(200, {"items": []}, {})]
+    assert await kube.fenced(lambda: False).list(Kind.POD, namespace="llm") == []
+
+
+async def test_once_is_once(server, kube):
+    server.script = [(503, {"message": "down"}, {})]
+    with pytest.raises(ApiError, match="down"):
+        await kube.once().get(Kind.LEASE, namespace="ops", name="tierkeeper")
+    assert [path for _, path, *_ in server.requests] == [
+        "/apis/coordination.k8s.io/v1/namespaces/ops/leases/tierkeeper"
+    ]

@@ -66,6 +66,18 @@ CASES: dict[str, dict[str, Any]] = {
         "watch": {"namespaces": ["llm-a"]},
         "networkPolicy": {"operator": {"enabled": True}, "pools": {"enabled": True}},
     },
+    "standby": {
+        "replicas": 2,
+        "leaderElection": {
+            "enabled": True,
+            "leaseDurationSeconds": 60,
+            "renewDeadlineSeconds": 40,
+            "retryPeriodSeconds": 5,
+        },
+        "podDisruptionBudget": {"enabled": True},
+    },
+    "standby-namespaced": {"watch": {"namespaces": ["llm-a"]}, "replicas": 2, "leaderElection": {"enabled": True}},
+    "lease-of-one": {"leaderElection": {"enabled": True}},
     "disruption-budget": {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"}},
     "priority-classes": {
         "priorityClasses": {

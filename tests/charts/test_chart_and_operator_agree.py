@@ -37,6 +37,24 @@ def test_every_variable_is_a_setting_and_the_defaults_are_the_operators_own(
     )
 
 
+def test_the_lease_that_the_operator_asks_for_is_the_one_it_may_write(
+    objects: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(objects, CASES["standby"]).items():
+        monkeypatch.setenv(name, value)
+    asked = Settings()
+    (rule,) = objects(CASES["standby"])["Role", "tierkeeper-system/tierkeeper-lease"]["rules"]
+    assert asked.lease == f"tierkeeper-system/{rule['resourceNames'][0]}"
+    assert (asked.lease_duration_seconds, asked.lease_renew_deadline_seconds, asked.lease_retry_seconds) == (60, 40, 5)
+
+
+def test_defaults_of_the_lease_are_the_operators_own(objects: Any) -> None:
+    given = environment(objects, CASES["lease-of-one"])
+    for name, value in given.items():
+        if name.startswith("TIERKEEPER_LEASE_"):
+            assert Settings.model_fields[name.removeprefix("TIERKEEPER_").lower()].default == int(value)
+
+
 def test_a_token_file_is_where_the_secret_is_mounted(objects: Any) -> None:
     pod = objects(CASES["prometheus-token"])[OPERATOR]["spec"]["template"]["spec"]
     (container,) = pod["containers"]

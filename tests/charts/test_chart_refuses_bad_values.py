@@ -37,6 +37,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("budget of no percent", {"podDisruptionBudget": {"maxUnavailable": "0%"}}, "maxUnavailable"),
     ("priority beyond Kubernetes' own", {"priorityClasses": {"classes": {"gold": 2000000000}}}, "gold"),
     ("class that cannot be a name", {"priorityClasses": {"classes": {"Gold!": 1}}}, "Gold!"),
+    ("no replica", {"replicas": 0}, "/replicas"),
+    ("lease of zero seconds", {"leaderElection": {"leaseDurationSeconds": 0}}, "/leaderElection/leaseDurationSeconds"),
     ("root", {"runAsUser": 0}, "/runAsUser"),
 ]
 
@@ -96,6 +98,28 @@ def test_query_timeout_above_the_tick_is_refused_with_both_numbers(render: Any) 
     done = render({"tickSeconds": 3})
     assert done.returncode != 0
     assert "prometheus.timeoutSeconds (5) must be below tickSeconds (3)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"replicas": 2}, "replicas (2) above 1 need leaderElection.enabled=true"),
+        (
+            {"leaderElection": {"renewDeadlineSeconds": 13}},
+            "renewDeadlineSeconds (13) must be at most 4/5 of leaderElection.leaseDurationSeconds (15)",
+        ),
+        (
+            {"leaderElection": {"retryPeriodSeconds": 6}},
+            "retryPeriodSeconds (6) must be at most half of leaderElection.renewDeadlineSeconds (10)",
+        ),
+    ],
+)
+def test_what_would_let_two_operators_act_is_refused_with_its_numbers(
+    given: dict[str, Any], said: str, render: Any
+) -> None:
+    done = render(given)
+    assert done.returncode != 0
+    assert said in done.stderr
 
 
 def test_policies_for_pools_need_their_namespaces(render: Any) -> None:

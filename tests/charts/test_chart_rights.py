@@ -51,6 +51,18 @@ def test_a_token_for_prometheus_is_mounted_and_gives_no_right_to_read_secrets(ob
     assert with_token["ClusterRole", "/tierkeeper"] == objects()["ClusterRole", "/tierkeeper"]
 
 
+def test_a_lease_may_be_written_by_one_name_in_the_operators_namespace_and_only_where_it_is_asked_for(
+    objects: Any,
+) -> None:
+    usual, standby = objects(), objects(CASES["standby"])
+    assert standby["ClusterRole", "/tierkeeper"] == usual["ClusterRole", "/tierkeeper"]
+    added = {key for key in standby.keys() - usual.keys() if "Role" in key[0]}
+    assert added == {(kind, "tierkeeper-system/tierkeeper-lease") for kind in ("Role", "RoleBinding")}
+    (rule,) = standby["Role", "tierkeeper-system/tierkeeper-lease"]["rules"]
+    assert (rule["resources"], rule["resourceNames"]) == (["leases"], ["tierkeeper"])
+    assert set(rule["verbs"]) == {"get", "create", "patch"}
+
+
 def test_people_get_tiers_with_the_roles_they_have(objects: Any) -> None:
     found = objects()
     roles = {name: found["ClusterRole", f"/tierkeeper-{name}"] for name in ("view", "edit", "admin")}

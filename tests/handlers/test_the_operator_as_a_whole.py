@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import time
 
 import pytest
@@ -41,6 +42,20 @@ async def operating(**more):
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+LEASE = {"lease": "ops/tierkeeper", "lease_duration_seconds": 3, "lease_renew_deadline_seconds": 2} | {
+    "lease_retry_seconds": 1
+}
+
+
+def lease_of(holder, *, seconds=3):
+    spec = {"leaseDurationSeconds": seconds, **({"holderIdentity": holder} if holder else {})}
+    return {"kind": "Lease", "metadata": {"namespace": "ops", "name": "tierkeeper"}, "spec": spec}
+
+
+def holder(server):
+    return server.kube.objects[Kind.LEASE, "ops", "tierkeeper"]["spec"].get("holderIdentity")
 
 
 async def until(true, seconds=15.0):
@@ -150,6 +165,54 @@ async def test_a_part_that_dies_ends_the_process(server, monkeypatch):
     monkeypatch.setattr("tierkeeper.control.slo_loop.SloLoop.run", die)
     with pytest.raises(RuntimeError, match="the loop is broken"):
         await asyncio.wait_for(app.operate(settings()), 30)
+
+
+async def test_a_standby_watches_nothing_and_writes_nothing_until_it_leads(server):
+    server.kube.put(tier())
+    server.kube.put(lease_of("other", seconds=300))
+    async with operating(**LEASE):
+        await until(lambda: sum("/leases/" in r.path for r in server.requests) >= 2)
+        assert {r.method for r in server.requests} == {"GET"}
+        assert {r.path.rpartition("/")[0].rpartition("/")[2] for r in server.requests} == {"leases"}
+        server.kube.put(lease_of(None))
+        await until(lambda: (Kind.DEPLOYMENT, "llm", "gold-pool") in server.kube.objects)
+    assert holder(server) is None  # given back at the end
+
+
+async def test_a_terminated_standby_goes_quietly(server):
+    server.kube.put(lease_of("other", seconds=300))
+    async with operating(**LEASE) as process:
+        await until(lambda: any("/leases/" in r.path for r in server.requests))
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.wait_for(process, 5)
+    assert server.patches == []
+
+
+async def test_a_terminated_leader_gives_the_lease_back_after_its_last_write(server):
+    server.kube.put(tier())
+    server.kube.put(lease_of(None))
+    async with operating(**LEASE):
+        await until(lambda: stands(server, "Ready") == "False")
+        signal.raise_signal(signal.SIGTERM)
+        await until(lambda: holder(server) is None, 2)
+    assert "/leases/" in server.patches[-1].path
+
+
+async def test_a_leader_that_loses_the_lease_ends_at_once_and_writes_nothing_more(server, monkeypatch):
+    ended = []
+    monkeypatch.setattr(app, "end_at_once", ended.append)
+    server.kube.put(tier())
+    server.kube.put(lease_of(None))
+    async with operating(**LEASE):
+        await until(lambda: stands(server, "Ready") == "False")
+        server.kube.put(lease_of("other"))
+        await until(lambda: ended)
+        written = len(server.patches)
+        server.kube.put(tier(scaling={"replicas": {"min": 3, "max": 4}}))
+        await asyncio.sleep(0.5)
+        assert len(server.patches) == written
+    assert str(ended[0]) == "other holds the Lease"
+    assert holder(server) == "other"
 
 
 async def test_the_token_appears_in_no_event_and_no_status(server):

@@ -40,6 +40,12 @@ def test_a_loop_that_stops_beating_is_named_and_asks_for_a_restart(health, clock
     assert health.report() == "slo loop silent for 61 s"
 
 
+def test_a_standby_is_ready_because_it_could_take_over(health):
+    health.standing_by = True
+    assert health.ready
+    assert health.report() == "standing by: another replica leads"
+
+
 async def test_the_pages_answer_over_http(health):
     metrics = Metrics()
     metrics.tiers.set(3)

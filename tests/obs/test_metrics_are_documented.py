@@ -41,7 +41,19 @@ def test_the_table_is_what_the_registry_says(title):
 
 def test_every_name_says_its_project_and_its_unit():
     """Prometheus' own rule; counts of things and states have none."""
-    unitless = {"info", "state", "condition", "replicas", "tiers", "depth", "requests", "seqs", "tokens", "rate"}
+    unitless = {
+        "info",
+        "state",
+        "condition",
+        "replicas",
+        "tiers",
+        "depth",
+        "requests",
+        "seqs",
+        "tokens",
+        "rate",
+        "leader",
+    }
     for name in (re.search(r"`(\w+)`", line)[1] for _, line in rows()):
         assert name.startswith("tierkeeper_")
         assert name.rsplit("_", 1)[1] in {"seconds", "ratio", "total", *unitless}

@@ -62,3 +62,17 @@ matchExpressions:
   - key: tierkeeper.dev/tier
     operator: Exists
 {{- end }}
+
+{{- /* Numbers that a schema can check only one by one. Two operators without a Lease would both decide. */}}
+{{- define "tierkeeper.checkReplicas" -}}
+{{- $lease := .Values.leaderElection }}
+{{- if and (gt (int .Values.replicas) 1) (not $lease.enabled) }}
+{{- fail (printf "replicas (%d) above 1 need leaderElection.enabled=true: without it they would all act" (int .Values.replicas)) }}
+{{- end }}
+{{- if gt (mul 5 (int $lease.renewDeadlineSeconds)) (mul 4 (int $lease.leaseDurationSeconds)) }}
+{{- fail (printf "leaderElection.renewDeadlineSeconds (%d) must be at most 4/5 of leaderElection.leaseDurationSeconds (%d)" (int $lease.renewDeadlineSeconds) (int $lease.leaseDurationSeconds)) }}
+{{- end }}
+{{- if gt (mul 2 (int $lease.retryPeriodSeconds)) (int64 $lease.renewDeadlineSeconds) }}
+{{- fail (printf "leaderElection.retryPeriodSeconds (%d) must be at most half of leaderElection.renewDeadlineSeconds (%d)" (int $lease.retryPeriodSeconds) (int $lease.renewDeadlineSeconds)) }}
+{{- end }}
+{{- end }}

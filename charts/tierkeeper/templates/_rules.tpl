@@ -34,3 +34,12 @@
   resources: [events]
   verbs: [create]
 {{- end }}
+
+{{- /* Only with leaderElection.enabled, and only in the operator's own namespace. */}}
+{{- define "tierkeeper.leaseRules" -}}
+# Who of the replicas acts. By name, the first write included: server-side apply names what it creates.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, patch]
+  resourceNames: [{{ include "tierkeeper.fullname" . | quote }}]
+{{- end }}

@@ -28,6 +28,7 @@ API_PATHS: Mapping[Kind, tuple[str, str]] = {
     Kind.POD_DISRUPTION_BUDGET: ("/apis/policy/v1", "poddisruptionbudgets"),
     Kind.POD: ("/api/v1", "pods"),
     Kind.EVENT: ("/api/v1", "events"),
+    Kind.LEASE: ("/apis/coordination.k8s.io/v1", "leases"),
 }
 """Group-version prefix and plural of each kind. Fixed, so that no discovery call is ever made."""
 
@@ -51,6 +52,10 @@ class Patience:
     """A Retry-After above this is handed to the caller, so that one throttled tier does not hold a worker."""
 
 
+ONCE = Patience(attempts=1)
+"""For calls whose repetition is their caller's own affair."""
+
+
 class KubernetesApi:
     """See ``ports.KubeApi``. Close it when done: it holds a connection pool."""
 
@@ -61,11 +66,23 @@ class KubernetesApi:
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         patience: Patience = Patience(),
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._random = random
         self._sleep = sleep
         self._patience = patience
+        self._may_write = may_write
+
+    def once(self) -> KubernetesApi:
+        """The same connections; each call is tried once."""
+        return KubernetesApi(self._client, random=self._random, sleep=self._sleep, patience=ONCE)
+
+    def fenced(self, may_write: Callable[[], bool]) -> KubernetesApi:
+        """The same connections; nothing is sent that writes while ``may_write`` says no, and no repetition of it."""
+        return KubernetesApi(
+            self._client, random=self._random, sleep=self._sleep, patience=self._patience, may_write=may_write
+        )
 
     async def close(self) -> None:
         await self._client.close()
@@ -165,6 +182,8 @@ class KubernetesApi:
 
     async def _once(self, method: str, url: str, *, body: Object | None, content_type: str) -> Object:
         timeout = self._patience.timeout_seconds
+        if method != "GET" and not self._may_write():
+            raise ApiError(status=403, reason="NotLeading", message="another replica may lead by now: nothing is sent")
         try:
             request = await self._client.param_serialize(
                 method, url, header_params={"Content-Type": content_type}, body=body, auth_settings=["BearerToken"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,8 @@ class Runtime:
     random: Callable[[], float]
     end: Callable[[], None]
     """Called when a part has died, and when all parts have ended: the process is to end."""
+    stopped: Callable[[], Awaitable[None]] | None = None
+    """Awaited when the last write has been made: another replica may begin."""
     failure: BaseException | None = None
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -98,6 +100,8 @@ class Runtime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.stopped is not None:
+            await self.stopped()
         self.end()
 
     def _spawn(self, name: str, part: Coroutine[Any, Any, None]) -> None:

@@ -17,6 +17,8 @@ class Health:
     """A part that has not beaten for so long is stuck: several ticks, so that one slow tick is none."""
     populated: bool = False
     """True once every kind has been listed."""
+    standing_by: bool = False
+    """True while another replica leads. Ready means that this one could take over, or no rollout would ever end."""
     _beats: dict[str, float] = field(default_factory=dict)
 
     def beat(self, part: str) -> None:
@@ -33,8 +35,10 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        return self.populated and self.live
+        return (self.populated or self.standing_by) and self.live
 
     def report(self) -> str:
         stuck = ", ".join(f"{part} silent for {silent:.0f} s" for part, silent in sorted(self.stuck().items()))
-        return stuck or ("ok" if self.populated else "watching has not caught up yet")
+        if stuck or self.populated:
+            return stuck or "ok"
+        return "standing by: another replica leads" if self.standing_by else "watching has not caught up yet"

@@ -31,6 +31,7 @@ class Metrics:
     decisions: Counter = field(init=False)
     resize_seconds: Histogram = field(init=False)
     tiers: Gauge = field(init=False)
+    leader: Gauge = field(init=False)
     replicas: Gauge = field(init=False)
     max_num_seqs: Gauge = field(init=False)
     token_budget: Gauge = field(init=False)
@@ -64,6 +65,9 @@ class Metrics:
             registry=own,
         )
         self.tiers = Gauge("tierkeeper_tiers", "ServiceTiers known", registry=own)
+        self.leader = Gauge(
+            "tierkeeper_leader", "1: this replica acts; 0: it stands by while another holds the Lease", registry=own
+        )
         build = Gauge("tierkeeper_build_info", "1; the label is the version that runs", ("version",), registry=own)
         build.labels(__version__).set(1)
         ProcessCollector(registry=own)
