@@ -52,7 +52,8 @@ ship: setup ## Run the tests of chart, alerts, dashboards, GitOps manifests and 
 
 e2e: setup ## Run the scenarios on the real local cluster (started if it is down, left up)
 	$(PY) -m e2e.cluster up
-	.venv/bin/pytest e2e/scenarios tests -m e2e -q -s -p no:randomly --durations=20
+	.venv/bin/pytest e2e/scenarios -m "e2e and alongside" -q -n 5 --dist loadfile --durations=10
+	.venv/bin/pytest e2e/scenarios tests -m "e2e and not alongside" -q -s --durations=20
 
 test: setup lint ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
 	.venv/bin/pytest tests -m "not e2e" -q -n 3 --dist worksteal

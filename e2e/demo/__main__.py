@@ -44,7 +44,7 @@ def prepare(cluster: Cluster) -> None:
     cluster.up()
     say("images: the operator, the vLLM-shaped engine")
     load(cluster, ["engine"])
-    _forget_earlier_run(cluster)
+    forget_earlier_run(cluster)
     say("Prometheus, and the operator by Helm")
     install_prometheus(cluster)
     install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
@@ -61,7 +61,7 @@ def prepare(cluster: Cluster) -> None:
     print(cluster.kubectl("get", "servicetiers", "-n", NAMESPACE))
 
 
-def _forget_earlier_run(cluster: Cluster) -> None:
+def forget_earlier_run(cluster: Cluster) -> None:
     """An earlier run's tiers, and what Prometheus remembers of tiers of that name, would be part of this story."""
     if not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
         return

@@ -1,58 +1,87 @@
 """What every scenario stands on: the cluster, Prometheus and the operator, brought up once a session.
 
 The cluster stays up afterwards, so that the next run starts in seconds; ``make down`` ends it.
+
+Scenarios marked ``alongside`` run side by side, by pytest-xdist: most of their time they wait. The others want the
+operator or the machine for themselves and run one after the other.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from e2e.artifacts import cache_dir
 from e2e.cluster import Cluster
+from e2e.demo.__main__ import forget_earlier_run
 from e2e.platform import install_operator, install_prometheus, load
 from e2e.scenarios.kit import Kit
 
-#: What disturbs nobody first, what takes the machine for itself last. The steady tiers' five minutes pass while the
-#: lighter scenarios run; the demo restarts Prometheus and real vLLM takes both cores, so both come after the judgment.
+#: Side by side, what takes longest begins first. One after the other, real vLLM loads while Helm installs and removes
+#: the operator, and the steady tiers' five minutes pass while the demo runs beside them.
 ORDER = (
     "test_api_contract",
-    "test_steady_tiers_are_set_up",
-    "test_a_tier_to_show_is_set_up",
-    "test_pool_lifecycle",
-    "test_a_tool_begins_to_apply_a_tier_again_and_again",
-    "test_live_resize",
-    "test_promql_on_real_prometheus",
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
+    "test_promql_on_real_prometheus",
+    "test_live_resize",
+    "test_pool_lifecycle",
+    "test_a_tier_deletes_at_once_while_the_operator_is_away",
+    "test_real_vllm_begins_to_load",
+    "test_helm_install",
+    "test_real_vllm",
+    "test_steady_tiers_are_set_up",
+    "test_a_tier_to_show_is_set_up",
+    "test_demo",
     "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
     "test_every_query_of_the_dashboards_has_data",
     "test_every_rule_is_evaluated_without_an_error",
-    "test_helm_install",
-    "test_demo",
-    "test_real_vllm",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before the demo."""
+    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before Helm's scenario."""
 
     def place(item: pytest.Item) -> int:
-        for name in (item.name, item.path.stem):
+        for name in (getattr(item, "originalname", item.name), item.path.stem):
             if name in ORDER:
                 return ORDER.index(name)
-        return ORDER.index("test_client_truth")
+        return ORDER.index("test_helm_install")
 
     items.sort(key=place)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Show the figures that a scenario prints, where it ran in a worker of pytest-xdist, which keeps them."""
+    if report.when == "call" and report.passed and report.capstdout and hasattr(report, "node"):
+        print(f"\n{report.nodeid}\n{report.capstdout.rstrip()}", flush=True)
+
+
+@contextmanager
+def first_of_this_run(what: str) -> Iterator[bool]:
+    """Whether this is the worker that brings up what all stand on; the others wait here until it is there."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    with (cache_dir() / f"scenarios-{what}.lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        yield lock.read() != run
+        lock.truncate(0)
+        lock.write(run)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """A running cluster without the operator: enough for the API's own contract. The CRD is installed."""
     cluster = Cluster()
-    cluster.up()
-    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds/servicetiers.yaml")
-    cluster.kubectl("wait", "--for=condition=Established", "crd/servicetiers.tierkeeper.dev", "--timeout=30s")
+    with first_of_this_run("cluster") as first:
+        if first:
+            cluster.up()
+            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds/servicetiers.yaml")
+            cluster.kubectl("wait", "--for=condition=Established", "crd/servicetiers.tierkeeper.dev", "--timeout=30s")
     return cluster
 
 
@@ -71,10 +100,14 @@ def no_operator(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Cluster:
-    """The cluster with Prometheus and the operator, and the engine's image on the node."""
-    load(cluster, ["engine"])
-    install_prometheus(cluster)
-    install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
+    """The cluster with Prometheus and the operator, the engine's image on the node, and nothing of an earlier demo."""
+    with first_of_this_run("platform") as first:
+        if first:
+            load(cluster, ["engine"])
+            forget_earlier_run(cluster)
+            install_prometheus(cluster)
+            often = {"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}
+            install_operator(cluster, values={"extraEnv": [often]})
     return cluster
 
 

@@ -1,7 +1,6 @@
 """A tier that a GitOps tool applies every five seconds while the loop scales: no drift, no fight, no write to spec.
 
-Set up early and judged later, so that other scenarios run meanwhile (conftest.py orders it so). Two minutes by default;
-TIERKEEPER_E2E_GITOPS_SECONDS=600 makes it ten.
+Two minutes by default; TIERKEEPER_E2E_GITOPS_SECONDS=600 makes it ten.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import Cluster, ClusterError
+from e2e.cluster import ClusterError
 from e2e.demo.checks import footprint
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.runner import run
@@ -27,7 +26,9 @@ from e2e.scenarios.test_steady_state import writes_since
 
 SECONDS = int(os.environ.get("TIERKEEPER_E2E_GITOPS_SECONDS", "120"))
 EVERY_SECONDS = 5.0
-NAMESPACE = "e2e-gitops"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(SECONDS + 200)]
+
 NAME = "gold"
 TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 
@@ -80,11 +81,9 @@ class GitOps:
         return {(status["replicas"]["current"], status["maxNumSeqs"]["current"]) for status in seen}
 
 
-@pytest.fixture(scope="session")
-def gitops(platform: Cluster) -> Iterator[GitOps]:
+@pytest.fixture
+def gitops(kit: Kit) -> Iterator[GitOps]:
     """The tool at work, and traffic that makes the loop move its levers."""
-    kit = Kit(platform, NAMESPACE)
-    kit.create_namespace()
     tool = GitOps(kit)
     tool.apply()
     kit.until_ready(NAME)
@@ -96,16 +95,8 @@ def gitops(platform: Cluster) -> Iterator[GitOps]:
     yield tool
     tool.stop()
     threads[0].join(timeout=60)
-    kit.delete_namespace(wait=False)
 
 
-@pytest.mark.e2e
-def test_a_tool_begins_to_apply_a_tier_again_and_again(gitops: GitOps):
-    gitops.kit.until("the first answers", lambda: len(gitops.answers) >= 2, seconds=60)
-
-
-@pytest.mark.e2e
-@pytest.mark.timeout(SECONDS + 200)
 def test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales(gitops: GitOps):
     kit = gitops.kit
     time.sleep(max(0.0, gitops.began + SECONDS - time.time()))
@@ -132,7 +123,7 @@ def test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales(gitop
     lines = kit.cluster.audit_log.read_text(encoding="utf-8").splitlines()
     on_tiers = [
         write["objectRef"].get("subresource")
-        for write in writes_since(lines, since, NAMESPACE)
+        for write in writes_since(lines, since, kit.namespace)
         if write["objectRef"]["resource"] == "servicetiers"
     ]
     assert set(on_tiers) == {"status"}

@@ -14,7 +14,7 @@ from e2e.load.runner import run
 from e2e.load.trace import Trace
 from e2e.scenarios.kit import PORT, Kit, Object, changed, tier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
 
 TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 

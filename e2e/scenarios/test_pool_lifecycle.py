@@ -8,7 +8,7 @@ import pytest
 
 from e2e.scenarios.kit import Kit, changed, tier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
 
 
 def revision(kit: Kit, name: str) -> str:
@@ -139,16 +139,3 @@ def test_a_tier_that_was_stalled_recovers_once_its_cause_is_gone(kit: Kit):
     kit.kubectl("create", "secret", "generic", "late-secret", "--from-literal=token=x")
     kit.until_ready("gold")
     assert kit.condition("gold", "Stalled")["status"] == "False"
-
-
-def test_a_tier_deletes_at_once_while_the_operator_is_away(kit: Kit):
-    kit.apply(tier("gold"))
-    kit.until_ready("gold")
-    operator = ("-n", "tierkeeper-system", "scale", "deployment/tierkeeper")
-    kit.cluster.kubectl(*operator, "--replicas=0")
-    try:
-        kit.kubectl("delete", "servicetier", "gold", "--timeout=20s")
-        kit.until("the pool to be collected without the operator", lambda: not kit.list("deployments"))
-    finally:
-        kit.cluster.kubectl(*operator, "--replicas=1")
-        kit.cluster.kubectl("-n", "tierkeeper-system", "rollout", "status", "deployment/tierkeeper", "--timeout=60s")

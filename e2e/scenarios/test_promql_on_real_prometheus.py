@@ -34,7 +34,7 @@ from tierkeeper.slo.readings import Readings, group
 from tierkeeper.slo.signals import MetricLabels, Signal, SignalKind
 from tierkeeper.tier import Objective, TierKey
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(900)]
 
 PAGE = Path(__file__).parents[2] / "tests/e2e_engine/data/vllm-0.32.0-metrics.txt"
 """A page of stock vLLM 0.32: names, labels and bucket edges come from it, the figures from ``Pod``."""

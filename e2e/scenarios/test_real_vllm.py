@@ -1,4 +1,7 @@
-"""Real vLLM (CPU build, a small random model) as a tier: Ready, streaming, and both limits changed live under load."""
+"""Real vLLM (CPU build, a small random model) as a tier: Ready, streaming, and both limits changed live under load.
+
+Loading takes it most of a minute, so the tier is applied early and judged later (conftest.py orders it so).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,21 +27,28 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 #: operator share the CPU, and 0.6 s becomes 4 s when the engine gets most of it.
 APPLY_SECONDS = 30
 STREAMS = 16
+WINDOW_SECONDS = 14
+"""At the large budget a long prompt stops the four streams for two seconds: some seven stops a window."""
 
 
-@pytest.fixture(scope="session")
-def vllm_image(platform: Cluster) -> str:
+@pytest.fixture(scope="module")
+def real(platform: Cluster) -> Iterator[Kit]:
+    """A namespace with the tier of real vLLM."""
     load(platform, ["vllm-cpu"])
-    return VLLM_CPU_TAG
+    kit = Kit(platform, "e2e-real-vllm")
+    kit.create_namespace()
+    kit.apply(real_tier())
+    yield kit
+    kit.delete_namespace(wait=False)
 
 
-def real_tier(image: str) -> Object:
+def real_tier() -> Object:
     """One replica of real vLLM; the loop is off so that only the test moves the limits."""
     obj = tier("real")
     obj["spec"] |= {
         "model": {"id": "/models/tiny", "servedName": "real"},
         "engine": {
-            "image": image,
+            "image": VLLM_CPU_TAG,
             "imagePullPolicy": "Never",
             "maxNumSeqs": 16,
             "maxNumBatchedTokens": 2048,
@@ -89,7 +99,7 @@ class Streams:
 
     def p99(self, since: float, until: float) -> float:
         values = sorted(gap for at, gap in self.gaps if since <= at < until)
-        assert len(values) >= 60, f"only {len(values)} gaps"
+        assert len(values) >= 40, f"only {len(values)} gaps"
         return values[int(0.99 * (len(values) - 1))]
 
 
@@ -130,30 +140,33 @@ async def wait_for(probe: Callable[[], Any], wanted: Callable[[float], bool], *,
     raise AssertionError(f"still {value} after {seconds} s")
 
 
-def test_real_vllm_serves_as_a_tier_and_both_limits_change_live_under_load(kit: Kit, vllm_image: str):
-    kit.apply(real_tier(vllm_image))
-    kit.until_ready("real", seconds=300)
-    pod = kit.pods("real")[0]
+def test_real_vllm_begins_to_load(real: Kit):
+    real.until("its pod", lambda: real.pods("real"))
+
+
+def test_real_vllm_serves_as_a_tier_and_both_limits_change_live_under_load(real: Kit):
+    real.until_ready("real", seconds=300)
+    pod = real.pods("real")[0]
     url = f"http://{pod['status']['podIP']}:{PORT}"
-    cap_streams, budget_streams = asyncio.run(both_limits(kit, vllm_image, url))
-    after = kit.pods("real")[0]
+    cap_streams, budget_streams = asyncio.run(both_limits(real, url))
+    after = real.pods("real")[0]
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert [c["restartCount"] for c in after["status"]["containerStatuses"]] == [0]
     assert cap_streams.failed + budget_streams.failed == []
     print(f"streams finished: {cap_streams.done + budget_streams.done}, failed: 0, restarts: 0")
 
 
-async def both_limits(kit: Kit, image: str, url: str) -> tuple[Streams, Streams]:
+async def both_limits(kit: Kit, url: str) -> tuple[Streams, Streams]:
     async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=64)) as client:
-        return await resize_the_cap(kit, image, url, client), await resize_the_budget(kit, image, url, client)
+        return await resize_the_cap(kit, url, client), await resize_the_budget(kit, url, client)
 
 
-async def apply_limits(kit: Kit, image: str, *, cap: int = 16, budget: int = 2048) -> None:
-    wanted = changed(real_tier(image), "spec.engine.maxNumSeqs", cap)
+async def apply_limits(kit: Kit, *, cap: int = 16, budget: int = 2048) -> None:
+    wanted = changed(real_tier(), "spec.engine.maxNumSeqs", cap)
     await asyncio.to_thread(kit.apply, changed(wanted, "spec.engine.maxNumBatchedTokens", budget))
 
 
-async def resize_the_cap(kit: Kit, image: str, url: str, client: httpx.AsyncClient) -> Streams:
+async def resize_the_cap(kit: Kit, url: str, client: httpx.AsyncClient) -> Streams:
     """16 → 4 → 16 under sixteen streams: the running batch follows, within seconds of the user's apply."""
     streams = Streams(url, max_tokens=24)  # short, so that a lowered cap drains in a second or two
 
@@ -163,7 +176,7 @@ async def resize_the_cap(kit: Kit, image: str, url: str, client: httpx.AsyncClie
     async with running(STREAMS, lambda: streams.one(client, "Once upon a time")):
         await wait_for(batch, lambda v: v > 12, seconds=20)
         for cap in (4, 16):
-            await apply_limits(kit, image, cap=cap)
+            await apply_limits(kit, cap=cap)
             applied = await wait_for(
                 lambda: gauge(client, url, "tierkeeper_max_num_seqs_applied"),
                 lambda v, cap=cap: v == cap,
@@ -176,7 +189,7 @@ async def resize_the_cap(kit: Kit, image: str, url: str, client: httpx.AsyncClie
     return streams
 
 
-async def resize_the_budget(kit: Kit, image: str, url: str, client: httpx.AsyncClient) -> Streams:
+async def resize_the_budget(kit: Kit, url: str, client: httpx.AsyncClient) -> Streams:
     """2048 → 128 → 2048 beside a train of long prompts: the streams' P99 inter-token latency follows by 3x or more."""
     streams, prompts = Streams(url, max_tokens=400), Streams(url, max_tokens=2)
     number = itertools.count()
@@ -187,7 +200,7 @@ async def resize_the_budget(kit: Kit, image: str, url: str, client: httpx.AsyncC
     p99 = {}
     async with running(4, lambda: streams.one(client, "Once upon a time")), running(1, long_prompt):
         for step, budget in enumerate((2048, 128, 2048)):
-            await apply_limits(kit, image, budget=budget)
+            await apply_limits(kit, budget=budget)
             applied = await wait_for(
                 lambda: gauge(client, url, "tierkeeper_max_num_batched_tokens_applied"),
                 lambda v, budget=budget: v == budget,
@@ -195,7 +208,7 @@ async def resize_the_budget(kit: Kit, image: str, url: str, client: httpx.AsyncC
             )
             await asyncio.sleep(1)  # what was scheduled under the old budget is out
             began = time.monotonic()
-            await asyncio.sleep(20)
+            await asyncio.sleep(WINDOW_SECONDS)
             p99[step] = streams.p99(began, time.monotonic())
             print(f"token budget {budget}: applied after {applied:.1f} s, ITL P99 {p99[step] * 1000:.1f} ms")
     assert p99[0] >= 3 * p99[1]

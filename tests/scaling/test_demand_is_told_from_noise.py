@@ -62,6 +62,13 @@ def test_what_came_before_a_step_counts_no_more():
     assert seen(minutes(1.0, 1.0, 1.1, 3.5, 3.4, 0.6, 0.5), rate=0.5).level == pytest.approx(0.55)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_burst_is_over_wherever_its_edges_lie_in_the_minutes(share):
+    """Calm, two minutes of a burst and quiet again, with both edges inside a minute: two quiet minutes say so."""
+    rising, falling = 1.0 + share * 2.4, 3.4 - share * 2.9
+    assert seen(minutes(1.0, rising, 3.4, falling, 0.6, 0.5), rate=0.5).level < 1.0
+
+
 @pytest.mark.parametrize("factor", [3.0, 10.0])
 def test_the_edges_of_a_burst_are_no_noise(factor):
     rng = random.Random(4)

@@ -118,15 +118,22 @@ def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, wor
 
 
 def _level(minutes: Sequence[Minute], rate: float, bunching: float) -> tuple[float, int]:
-    """The mean of as many of the last SLOW_MINUTES as the present rate does not contradict, and how many those are.
+    """The mean of as many of the last SLOW_MINUTES as belong together with the present rate, and how many those are.
 
-    Minutes before a step say nothing of what comes after it.
+    From the newest back, each minute is held against the mean of what is newer: where they cannot be one load, a step
+    lies between, and what was before it says nothing of now. Held against all minutes at once, a busy minute among four
+    quiet ones would pass for noise: 3.0, 0.8 and now 0.5 requests/s have a mean of 1.9 with a deviation of 0.3, and 3.0
+    against the 0.65 of the newer two is another load.
     """
-    for counted in range(min(SLOW_MINUTES, len(minutes)), 1, -1):
-        mean = sum(m.rate for m in minutes[-counted:]) / counted
-        if abs(rate - mean) <= CERTAIN * deviation(mean, 60.0, bunching) * math.sqrt(1.0 + 1.0 / counted):
-            return mean, counted
-    return rate, 1
+    newer, counted = rate, 1
+    kept: list[float] = []
+    for minute in reversed(minutes[-SLOW_MINUTES:]):
+        both = (minute.rate + counted * newer) / (counted + 1)
+        if abs(minute.rate - newer) > CERTAIN * deviation(both, 60.0, bunching) * math.sqrt(1.0 + 1.0 / counted):
+            break
+        kept.append(minute.rate)  # the present rate looks back into the newest minute and is not counted twice
+        newer, counted = sum(kept) / len(kept), len(kept)
+    return (newer, counted) if len(kept) > 1 else (rate, 1)
 
 
 def deviation(rate: float, seconds: float, bunching: float) -> float:
@@ -138,12 +145,15 @@ def _bunching(minutes: Sequence[Minute]) -> float:
     """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters. Steps of the
     load are no noise: the largest difference is left out, and the next three where no noise reaches them.
 
-    Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7.
+    Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7. A burst of
+    two minutes after a minute of calm is all edges: so few differences count for no more than most loads bunch.
     """
     shown = [60.0 * (b.rate - a.rate) ** 2 / max(a.rate + b.rate, 1.0 / 60.0) for a, b in itertools.pairwise(minutes)]
     noise = sorted(shown)[:-1]
     while noise and len(noise) > len(shown) - BURST_EDGES and noise[-1] > CERTAIN**2 * MOST_BUNCHING:
         noise.pop()
+    if len(shown) < SHORT_MINUTES:
+        noise = [min(one, MOST_BUNCHING) for one in noise]
     return (sum(noise) + BUNCHING * BUNCHING_WEIGHT) / (len(noise) + BUNCHING_WEIGHT)
 
 
