@@ -58,6 +58,26 @@ def test_a_pod_that_was_ready_since_its_container_started_is_told_from_one_that_
     assert (view.phase, view.lost) == (PodPhase.STARTING, lost)
 
 
+def ready_after(seconds, *, restarts=0):
+    """A Ready pod of noon that has been Ready since so many seconds later."""
+    status = running(container(state={"running": {}}, ready=True, restarts=restarts), ready=True)
+    status["conditions"][1]["lastTransitionTime"] = f"2026-11-30T12:{seconds // 60:02}:{seconds % 60:02}Z"
+    return pod(status=status, creationTimestamp="2026-11-30T12:00:00Z")
+
+
+def census(*pods):
+    return take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
+
+
+def test_ready_pods_tell_how_long_a_start_takes():
+    assert census(ready_after(90), ready_after(110), ready_after(400)).startup_seconds(most=1800) == 110
+    assert census(pod(status=running(container(state={"running": {}})))).startup_seconds(most=1800) is None
+
+
+def test_neither_a_restart_nor_a_readiness_lost_and_found_is_a_start():
+    assert census(ready_after(90), ready_after(50 * 60), ready_after(200, restarts=1)).startup_seconds(most=1800) == 90
+
+
 def test_a_pod_that_pulls_a_large_image_is_capacity_to_come():
     status = {"phase": "Pending", "conditions": [SCHEDULED], "containerStatuses": []}
     status["containerStatuses"] = [container(state={"waiting": {"reason": "ContainerCreating"}})]

@@ -114,6 +114,7 @@ class Dice:
             resizing=rng.random() < 0.2,
             live_resize=rng.random() < 0.8,
             external_scaler="HorizontalPodAutoscaler" if rng.random() < 0.1 else None,
+            startup_seconds=rng.choice([None, None, 40.0, 900.0]),
         )
 
     def memory(self, spec: TierSpec) -> Memory:

@@ -42,6 +42,25 @@ def test_after_a_change_of_any_lever_a_shrink_waits_until_windows_show_its_effec
     assert story.levers.replicas == 3
 
 
+def test_what_takes_ten_minutes_to_start_is_given_back_after_twenty():
+    """Nobody saw a start yet, but the pods' own objects tell of theirs."""
+    story = Story(tier(window=300), replicas=4)
+    story.pool["startup_seconds"] = 600.0
+    story.calm(running=8).pass_time(1200)
+    assert story.levers.replicas == 4
+    assert story.decisions[-1].message == "may shrink once the pool has been watched for 20 min"
+    story.pass_time(10)
+    assert story.levers.replicas == 3
+
+
+def test_a_start_that_was_seen_counts_before_what_pods_tell():
+    story = Story(tier(window=300), replicas=4)
+    story.pool["startup_seconds"] = 600.0
+    story.memory = dataclasses.replace(story.memory, engine=story.spec.engine, startup_seconds=60.0)
+    story.calm(running=8).pass_time(310)
+    assert story.levers.replicas == 3
+
+
 def test_idle_goes_to_the_minimum_after_the_window():
     """The quantile is not a number for 30 minutes, while the count and queue series say: nothing runs."""
     story = Story(tier(window=300), replicas=4)

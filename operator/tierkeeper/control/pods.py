@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +39,8 @@ class PodView:
     message: str = ""
     lost: bool = False
     """It was Ready since its container started, and is not any more."""
+    startup_seconds: float | None = None
+    """From created to Ready; None where it is not Ready, or its container has started more than once."""
     nudged: str = ""
     """Value of the annotation by which the kubelet was last asked to refresh the pod's volumes."""
 
@@ -70,6 +74,13 @@ class PodCensus:
     def lost(self) -> tuple[str, ...]:
         """Names of the pods that served and do not now, for no cause that Kubernetes names."""
         return tuple(pod.name for pod in self.of(PodPhase.STARTING) if pod.lost)
+
+    def startup_seconds(self, *, most: float) -> float | None:
+        """The median start of the Ready pods; None where none tells. What took longer than ``most`` was no start: a pod
+        that lost its readiness later on and has it back says when it came back."""
+        told = [pod.startup_seconds for pod in self.of(PodPhase.READY) if pod.startup_seconds is not None]
+        starts = [seconds for seconds in told if seconds <= most]
+        return statistics.median(starts) if starts else None
 
     @property
     def worst(self) -> PodView | None:
@@ -107,8 +118,21 @@ def _view(pod: Object, nudge_annotation: str) -> PodView:
         reason=reason,
         message=message,
         lost=_lost(status),
+        startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
         nudged=(meta.get("annotations") or {}).get(nudge_annotation, ""),
     )
+
+
+def _startup_seconds(meta: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
+    made, since = meta.get("creationTimestamp"), _ready_changed_at(status)
+    again = any(one.get("restartCount", 0) > 0 for one in status.get("containerStatuses") or ())
+    if not made or not since or again:
+        return None
+    return (datetime.fromisoformat(since) - datetime.fromisoformat(made)).total_seconds()
+
+
+def _ready_changed_at(status: Mapping[str, Any]) -> str | None:
+    return next((c.get("lastTransitionTime") for c in status.get("conditions") or () if c["type"] == "Ready"), None)
 
 
 def _lost(status: Mapping[str, Any]) -> bool:
@@ -116,7 +140,7 @@ def _lost(status: Mapping[str, Any]) -> bool:
 
     Times are RFC 3339 in UTC and whole seconds, which compare as text.
     """
-    since = next((c.get("lastTransitionTime") for c in status.get("conditions") or () if c["type"] == "Ready"), None)
+    since = _ready_changed_at(status)
     running = [(one.get("state") or {}).get("running") or {} for one in status.get("containerStatuses") or ()]
     return any(since and one.get("startedAt") and one["startedAt"] < since for one in running)
 

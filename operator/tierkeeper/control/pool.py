@@ -120,6 +120,7 @@ def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool, contested: str
         resizing=resizing,
         live_resize=live_resize(spec).supported,
         external_scaler=view.external_scaler or contested,
+        startup_seconds=census.startup_seconds(most=float(spec.rollout.startup_seconds)),
     )
 
 

@@ -87,6 +87,12 @@ class Context:
         return float(self.spec.scaling.scale_down_stabilization_seconds)
 
     @property
+    def shrink_window(self) -> float:
+        """How long fewer replicas must have been enough before one leaves: the stabilization window, and twice the
+        start-up where that is longer, since what is given back is missed for so long."""
+        return max(self.window, STARTS_BEFORE_TURNING * (self.memory.known_startup or 0.0))
+
+    @property
     def serving(self) -> int:
         return serving(self.pool, self.traffic)
 

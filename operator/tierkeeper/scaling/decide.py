@@ -66,7 +66,7 @@ def decide(
     if proposal is None:
         wanted = propose(ctx)
         replicas = spec.scaling.replicas.clamp(_enough(ctx, wanted))
-        memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.window)
+        memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.shrink_window)
         ctx = dataclasses.replace(ctx, memory=memory)
         proposal = guarded(wanted, ctx)
     decision = Decision(

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 
 from tierkeeper.scaling.capacity import proven_by_gauges, proven_by_requests
-from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, STARTS_BEFORE_TURNING, Context, Proposal
+from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, Context, Proposal
 from tierkeeper.scaling.levers import hold, lowered
 from tierkeeper.scaling.memory import DRAIN_LOOK_SECONDS, in_flight
 from tierkeeper.scaling.model import Limit, Reason
@@ -103,14 +103,14 @@ def stabilized(proposal: Proposal, ctx: Context) -> Proposal:
     """A shrink waits until the whole window agrees: nothing unknown, nothing changed, no tick that wanted more."""
     if not shrinks(proposal, ctx):
         return proposal
-    window = duration(ctx.window)
-    if ctx.elapsed(ctx.memory.started_at) < ctx.window:
+    window = duration(ctx.shrink_window)
+    if ctx.elapsed(ctx.memory.started_at) < ctx.shrink_window:
         message = f"may shrink once the pool has been watched for {window}"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_STABILIZING, message=message)
     if ctx.assessment.clean_since is None or ctx.elapsed(ctx.assessment.clean_since) < ctx.window:
         message = f"may shrink once metrics have been good for {window} without a break"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_RECOVERING, message=message)
-    highest = ctx.memory.highest_recommendation(since=ctx.now - ctx.window, default=ctx.current.replicas)
+    highest = ctx.memory.highest_recommendation(since=ctx.now - ctx.shrink_window, default=ctx.current.replicas)
     target = max(proposal.levers.replicas, highest)
     if target >= ctx.current.replicas or not _may_turn(ctx):
         message = f"may shrink once fewer replicas have been enough for {window} since the last change"
@@ -128,7 +128,7 @@ def _may_turn(ctx: Context) -> bool:
     """
     if ctx.elapsed(ctx.memory.changed_at) < SETTLE_WINDOW_SECONDS:
         return False
-    if ctx.elapsed(ctx.memory.grown_at) < max(ctx.window, STARTS_BEFORE_TURNING * (ctx.memory.startup_seconds or 0.0)):
+    if ctx.elapsed(ctx.memory.grown_at) < ctx.shrink_window:
         return False
     rest = ctx.window if ctx.plan is None else min(ctx.window, NEXT_SHRINK_SECONDS)
     return ctx.elapsed(ctx.memory.replicas_at) >= rest

@@ -100,6 +100,8 @@ class Memory:
     """When each replica in flight was asked for, older first."""
     startup_seconds: float | None = None
     """Measured: from a replica asked for to one more Ready, the last ones smoothed."""
+    startup_told: float | None = None
+    """What the pods' objects say of their own starts: taken while none was measured."""
     unschedulable_since: float | None = None
     released_at: float | None = None
     """When a stuck scale-up was given back."""
@@ -150,10 +152,14 @@ class Memory:
 
     @property
     def lead_seconds(self) -> float:
-        """How old the demand is when a replica that is asked for now begins to serve: its start-up, measured or
+        """How old the demand is when a replica that is asked for now begins to serve: its start-up, else
         STARTUP_SECONDS, and half of the minute that rates look back."""
-        startup = STARTUP_SECONDS if self.startup_seconds is None else self.startup_seconds
-        return startup + RATE_AGE_SECONDS
+        return (self.known_startup or STARTUP_SECONDS) + RATE_AGE_SECONDS
+
+    @property
+    def known_startup(self) -> float | None:
+        """The start-up time, measured or told by the pods; None where neither was."""
+        return self.startup_told if self.startup_seconds is None else self.startup_seconds
 
     @property
     def changed_at(self) -> float | None:
@@ -216,6 +222,7 @@ def observe(
         capacity_at=now if grew else memory.capacity_at,
         asked=asked,
         startup_seconds=startup,
+        startup_told=pool.startup_seconds,
         starting_since=since(memory.starting_since, coming > 0, now),
         unschedulable_since=since(memory.unschedulable_since, pool.unschedulable > 0, now),
         resizing_since=since(memory.resizing_since, pool.resizing, now),

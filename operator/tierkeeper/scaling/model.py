@@ -45,6 +45,8 @@ class PoolState:
     """The engine can be resized live; otherwise a cap change is a rolling restart."""
     external_scaler: str | None = None
     """Field manager of something else that sets replicas."""
+    startup_seconds: float | None = None
+    """How long the Ready pods took from created to Ready, by their own objects; None where they do not tell."""
 
 
 def serving(pool: PoolState, traffic: Traffic) -> int:

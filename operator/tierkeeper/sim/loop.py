@@ -357,6 +357,7 @@ def _pool_state(member: _Member, *, resizing: bool) -> PoolState:
         current=member.levers,
         ready=counts.ready,
         unschedulable=counts.unschedulable,
+        startup_seconds=member.pool.startup_seconds(),
         unschedulable_message=f"0/1 nodes are available: 1 Insufficient {resource}." if counts.unschedulable else "",
         resizing=resizing,
     )

@@ -7,6 +7,7 @@ Requests that find no Ready replica are held at the front door, first come first
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -169,6 +170,18 @@ class Pool:
             unschedulable=len(self._pods) - scheduled,
             draining=draining,
         )
+
+    def startup_seconds(self) -> float | None:
+        """The median start of the pods that are Ready, as a cluster would tell of them; None without any.
+
+        Those that were there at the beginning have started before it, like the others.
+        """
+        took = [
+            _startup_seconds(self.config.startup, seed=self._seed, pod=pod.number)
+            for pod in self._pods
+            if pod.seat is not None
+        ]
+        return statistics.median(took) if took else None
 
     def pages(self) -> list[PodPage]:
         """What each Ready or draining pod shows now, the oldest first."""
