@@ -142,8 +142,8 @@ def audit_policy(*, everything: bool) -> Json:
     """What the API server's audit log holds, always as metadata (who, verb, object, code) and never as request or
     response bodies.
 
-    By default every request to our own API group, and every write to the kinds of objects that a controller has under
-    it; with `everything` all requests, reads and the control plane's own included.
+    By default every request to our own API group and of the operator, and every write to the kinds of
+    objects that a controller has under it; with `everything` all requests, reads and the control plane's own included.
     """
     metadata: Json = {"level": "Metadata", "omitStages": ["RequestReceived"]}
     if everything:
@@ -169,6 +169,7 @@ def audit_policy(*, everything: bool) -> Json:
         rules = [
             {**own, "userGroups": ["system:nodes"]},
             {**own, "users": components},
+            {**metadata, "userGroups": ["system:serviceaccounts:tierkeeper-system"]},
             {**metadata, "resources": [{"group": "tierkeeper.dev"}]},
             {**metadata, "verbs": writes, "resources": children},
             {"level": "None"},

@@ -186,6 +186,7 @@ class PodOptions:
     affinity: Mapping[str, Any] | None = None
     topology_spread_constraints: tuple[Mapping[str, Any], ...] = ()
     runtime_class_name: str | None = None
+    priority_class_name: str | None = None
     service_account_name: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -85,6 +85,7 @@ TIER: dict[str, Any] = {
                 {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
             ],
             "runtimeClassName": "nvidia",
+            "priorityClassName": "tierkeeper-gold",
             "serviceAccountName": "vllm",
             "imagePullSecrets": [{"name": "registry"}],
             "labels": {"team": "search"},

@@ -143,6 +143,34 @@ async def test_a_quota_is_a_limit_of_scaling_and_is_not_asked_again_and_again():
     assert len(stage.kube.writes) == writes + 1
 
 
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("no PriorityClass with name fast was found", "create fast, or correct spec.pod.priorityClassName (fast)."),
+        ('pod rejected: RuntimeClass "wasm" not found', "create wasm, or correct spec.pod.runtimeClassName (wasm)."),
+        (
+            'error looking up service account llm/own: serviceaccount "own" not found',
+            "create own, or correct spec.pod.serviceAccountName (own).",
+        ),
+        ('violates PodSecurity "restricted:latest": x', "namespace llm a Pod Security level"),
+        ("maximum memory usage per Container is 1Gi, but limit is 2Gi", "spec.pod, spec.resources or the cluster's"),
+    ],
+    ids=["priority class", "runtime class", "service account", "pod security", "anything else"],
+)
+async def test_a_pool_whose_pods_are_refused_is_stalled_and_says_what_to_do(said, remedy):
+    names = {"priorityClassName": "fast", "runtimeClassName": "wasm", "serviceAccountName": "own"}
+    stage = await settled(tier(pod=names))
+    live = stage.get(Kind.DEPLOYMENT, POOL)
+    message = f'pods "gold-pool-5978c5f986-" is forbidden: {said}'
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    stage.kube.put(live | {"status": live.get("status", {}) | {"conditions": [failure]}})
+    await stage.reconciler.reconcile(GOLD)
+    for condition, status in (("Stalled", "True"), ("Ready", "False")):
+        assert stage.stands(condition) == f"{status} ApiRefused"
+        assert said in stage.condition(condition)["message"]
+        assert remedy in stage.condition(condition)["message"]
+
+
 async def test_pods_that_a_node_rejected_are_not_counted_as_replicas():
     stage = await settled(tier())
     await stage.settle()

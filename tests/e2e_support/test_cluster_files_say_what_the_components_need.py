@@ -74,13 +74,16 @@ def test_the_audit_policy_never_asks_for_bodies() -> None:
         assert "RequestResponse" not in text
 
 
-def test_the_audit_policy_logs_every_request_to_the_group_and_reads_of_nothing_else() -> None:
+def test_the_audit_policy_logs_every_request_to_the_group_and_of_the_operator_and_no_other_read() -> None:
     rules = configs.audit_policy(everything=False)["rules"]
     assert isinstance(rules, list)
+    operator = [rule for rule in rules if rule.get("userGroups") == ["system:serviceaccounts:tierkeeper-system"]]
+    assert [rule["level"] for rule in operator] == ["Metadata"]
+    assert not {"verbs", "resources"} & set(operator[0])
     group = [rule for rule in rules if {"group": "tierkeeper.dev"} in rule.get("resources", [])]
     assert [rule["level"] for rule in group] == ["Metadata"]
     assert "verbs" not in group[0]
-    others = [rule for rule in rules if rule["level"] == "Metadata" and rule not in group]
+    others = [rule for rule in rules if rule["level"] == "Metadata" and rule not in group + operator]
     assert all("get" not in rule["verbs"] and "watch" not in rule["verbs"] for rule in others)
     assert rules[-1] == {"level": "None"}
 

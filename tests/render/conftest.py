@@ -70,6 +70,7 @@ def full(gold):
                 {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"},
             ),
             runtime_class_name="nvidia",
+            priority_class_name="tierkeeper-gold",
             service_account_name="vllm",
             image_pull_secrets=("registry",),
             labels={"team": "chat", "tierkeeper.dev/tier": "other"},

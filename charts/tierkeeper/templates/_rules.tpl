@@ -28,7 +28,7 @@
 # Readiness is counted from pods; the annotation that makes the kubelet refresh the live limits at once is a patch.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 # Decisions and failures as Events on the ServiceTier. The operator itself holds back repetitions, so none is counted up.
 - apiGroups: [""]
   resources: [events]

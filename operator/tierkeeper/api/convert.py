@@ -163,6 +163,7 @@ def _pod(options: pod.Pod) -> core.PodOptions:
         affinity=options.affinity.to_dict() if options.affinity else None,
         topology_spread_constraints=tuple(one.to_dict() for one in options.topology_spread_constraints),
         runtime_class_name=options.runtime_class_name,
+        priority_class_name=options.priority_class_name,
         service_account_name=options.service_account_name,
         image_pull_secrets=tuple(secret.name for secret in options.image_pull_secrets),
         labels=options.labels,

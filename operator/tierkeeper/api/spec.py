@@ -339,7 +339,7 @@ class ServiceTierSpec(ApiModel):
     priority: Annotated[Int, Field(ge=0, le=1000)] = 0
     """Order between tiers of one GPU resource and one node selector: higher first. No tier adds replicas while a higher
     one burns or, where GPUs are short, asks for them; one that burns and finds no node gets replicas that lower ones
-    have above their minimum. The pods' PriorityClass does not follow from it."""
+    have above their minimum. The pods' PriorityClass is spec.pod.priorityClassName."""
     reservation: Bool = False
     """Whether the tier's minimum is never lent to another tier. Checked and kept, not acted upon by the operator: it
     takes from no tier what its minimum asks for."""

@@ -29,6 +29,8 @@ AUTOSCALER_MANAGER = "kube-controller-manager"
 _A_POD = re.compile(r'^pods "[^"]*" is forbidden: ')
 """How a refusal begins: with the name of a pod that never was, another one at each try."""
 
+_QUOTA = "exceeded quota"
+
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
@@ -45,7 +47,7 @@ class PoolView:
     stuck: str = ""
     """The deployment controller's words on a rollout that makes no progress."""
     quota: str = ""
-    """The API server's words on pods that a ResourceQuota forbids."""
+    """The API server's words on pods that a ResourceQuota forbids, and what to do."""
     refused: str = ""
     """The same for pods refused for any other reason."""
     external_scaler: str | None = None
@@ -82,8 +84,8 @@ def view_pool(
     status = (deployment or {}).get("status") or {}
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     failure = conditions.get("ReplicaFailure", {})
-    refused = _A_POD.sub("", str(failure.get("message", ""))) if failure.get("status") == "True" else ""
-    quota = "exceeded quota" in refused
+    refused = _with_remedy(spec, str(failure.get("message", ""))) if failure.get("status") == "True" else ""
+    quota = _QUOTA in refused
     return PoolView(
         exists=deployment is not None,
         levers=Levers(
@@ -140,6 +142,29 @@ def _replica_managers(deployment: Object) -> list[tuple[str, str]]:
         for entry in entries
         if "f:replicas" in (entry.get("fieldsV1") or {}).get("f:spec", {})
     ]
+
+
+def _with_remedy(spec: TierSpec, said: str) -> str:
+    """Why the API server makes no pod, without the name of a pod that never was, and what to do about it.
+
+    The words are those of its admission plugins; whatever is not known is quoted with the general remedy.
+    """
+    said = _A_POD.sub("", said).rstrip(". ")
+    pod, namespace = spec.pod, spec.key.namespace
+    remedies = {
+        "no PriorityClass with name": _create_or_correct("priorityClassName", pod.priority_class_name),
+        "RuntimeClass": _create_or_correct("runtimeClassName", pod.runtime_class_name),
+        "service account": _create_or_correct("serviceAccountName", pod.service_account_name or "default"),
+        _QUOTA: f"raise the quota in namespace {namespace}, or lower spec.scaling.replicas or spec.resources",
+        "violates PodSecurity": f"give namespace {namespace} a Pod Security level that allows what the message names",
+    }
+    general = "correct what it names in spec.pod, spec.resources or the cluster's policies"
+    remedy = next((remedy for words, remedy in remedies.items() if words in said), general)
+    return f"Pods are refused: {said}: {remedy}."
+
+
+def _create_or_correct(name: str, value: str | None) -> str:
+    return f"create {value}, or correct spec.pod.{name} ({value})"
 
 
 def _start_moved(spec: TierSpec, limits: Object | None) -> bool:

@@ -65,6 +65,7 @@ def pod_template(spec: TierSpec, levers: Levers) -> Object:
         "affinity": dict(pod.affinity or {}),
         "topologySpreadConstraints": [dict(constraint) for constraint in pod.topology_spread_constraints],
         "runtimeClassName": pod.runtime_class_name,
+        "priorityClassName": pod.priority_class_name,
         "serviceAccountName": pod.service_account_name,
         "imagePullSecrets": [{"name": name} for name in pod.image_pull_secrets],
     }
