@@ -20,6 +20,7 @@ TESTED_ELSEWHERE = {
     "crds.keep",  # test_chart_renders.py
     "prometheusRule.enabled",  # test_chart_wraps_rules_and_dashboards.py
     "prometheusRule.labels",
+    "prometheusRule.runbookBaseUrl",
     "dashboards.enabled",
     "dashboards.labels",
     "dashboards.annotations",

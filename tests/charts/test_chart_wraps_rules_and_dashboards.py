@@ -53,11 +53,49 @@ def test_a_rule_file_becomes_a_rule_object_word_for_word(chart: Path, objects: A
     assert rule["metadata"]["labels"].items() >= {"role": "alerts", "release": "stack"}.items()
 
 
+@pytest.mark.parametrize("base", ["https://wiki.example/runbooks", "https://wiki.example/runbooks/"])
+def test_an_alert_links_to_its_runbook_where_they_are_served(base: str, objects: Any) -> None:
+    found = objects({"prometheusRule": {"enabled": True, "runbookBaseUrl": base}})
+    alerts = alerts_of(found["PrometheusRule", "tierkeeper-system/tierkeeper-tierkeeper"])
+    assert alerts
+    for name, annotations in alerts.items():
+        assert annotations["runbook_url"] == f"https://wiki.example/runbooks/{name}.md"
+
+
+def test_an_alert_has_no_link_where_nobody_serves_the_runbooks(objects: Any) -> None:
+    alerts = alerts_of(objects(ON)["PrometheusRule", "tierkeeper-system/tierkeeper-tierkeeper"])
+    assert alerts
+    for annotations in alerts.values():
+        assert set(annotations) == {"summary", "description"}
+
+
+def alerts_of(rule: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Annotations of each alert."""
+    rules = [rule for group in rule["spec"]["groups"] for rule in group["rules"]]
+    return {rule["alert"]: rule["annotations"] for rule in rules if "alert" in rule}
+
+
 def test_a_dashboard_becomes_a_config_map_word_for_word(chart: Path, objects: Any) -> None:
     dashboard = objects(ON, chart)["ConfigMap", "tierkeeper-system/tierkeeper-dashboard-fleet"]
     assert json.loads(dashboard["data"]["fleet.json"]) == DASHBOARD
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert dashboard["metadata"]["annotations"] == {"grafana_folder": "LLM"}
+
+
+def test_the_dashboards_ask_by_the_labels_that_the_operator_asks_by(objects: Any) -> None:
+    labels = {"namespace": "kubernetes_namespace", "tier": "tk_tier", "pod": "pod_name"}
+    renamed, usual = objects(ON | {"prometheus": {"labels": labels}}), objects(ON)
+    for name in ("fleet", "tier"):
+        key = "ConfigMap", f"tierkeeper-system/tierkeeper-dashboard-{name}"
+        board, before = (json.loads(found[key]["data"][f"{name}.json"]) for found in (renamed, usual))
+        assert before == json.loads((CHART / f"files/dashboards/{name}.json").read_text())
+        constants = [variable for variable in board["templating"]["list"] if variable["type"] == "constant"]
+        assert constants
+        for constant in constants:
+            label = labels[constant["name"].removesuffix("_label")]
+            assert (constant["query"], constant["current"]) == (label, {"text": label, "value": label})
+        del board["templating"], before["templating"]
+        assert board == before
 
 
 def test_the_sidecars_label_can_be_another(chart: Path, objects: Any) -> None:

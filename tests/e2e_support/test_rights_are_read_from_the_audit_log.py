@@ -85,7 +85,10 @@ def test_a_role_is_every_verb_on_every_resource_of_its_rules() -> None:
 
 
 def test_a_right_is_used_wherever_it_is_used() -> None:
-    cluster_wide, one = granted([{"kind": "ClusterRole", "rules": [RULE]}]), granted([{"kind": "Role", "rules": [RULE]}])
+    cluster_wide, one = (
+        granted([{"kind": "ClusterRole", "rules": [RULE]}]),
+        granted([{"kind": "Role", "rules": [RULE]}]),
+    )
     assert unused(cluster_wide | one, read(line())) == set()
     assert unused(cluster_wide | one, read(line("list"))) == cluster_wide | one
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 RUNBOOKS = ROOT / "docs/runbooks"
 PAGES = sorted(page for page in RUNBOOKS.glob("*.md") if page.stem != "README")
 MODES = set(Mode)
-BASE = "https://tierkeeper.dev/docs/runbooks"
+BASE = "docs/runbooks"
 STORIES = sorted(HERE.glob("*.yaml"))
 
 GROUPS = yaml.safe_load(RULES.read_text())["groups"]

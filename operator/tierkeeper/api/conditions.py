@@ -61,7 +61,6 @@ class ConditionReason(_Explained):
     POOL_DEGRADED = "PoolDegraded", "Some, not all, of the wanted replicas are Ready, and waiting may not mend it."
     POOL_STARTING = "PoolStarting", "Fewer replicas than the minimum are Ready; pods are starting."
     NO_READY_REPLICAS = "NoReadyReplicas", "No replica is Ready and none is starting."
-    APPLYING = "Applying", "The pool's objects are being written."
     ROLLING_OUT = "RollingOut", "Pods are being replaced by pods of the new template."
     ROLLOUT_STUCK = "RolloutStuck", "The rollout made no progress within its deadline."
     INVALID_SPEC = "InvalidSpec", "The spec contradicts itself; the message names field, value and remedy."
@@ -70,7 +69,6 @@ class ConditionReason(_Explained):
     API_REFUSED = "ApiRefused", "The API server refuses the pool's objects; repeating the write cannot help."
     API_UNAVAILABLE = "ApiUnavailable", "The pool cannot be written for a minute or more; it is tried again."
     REWRITTEN = "Rewritten", "Something else changes the pool's objects back after each write."
-    DELETING = "Deleting", "The tier is being deleted."
     # Ready: what the pods say
     CRASH_LOOP = "CrashLoopBackOff", "The engine ends again and again; the message carries its exit code."
     ENGINE_EXITED = "EngineExited", "The engine ended; exit code 0 of a serving engine is a failure too."

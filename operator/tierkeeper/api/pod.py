@@ -99,8 +99,8 @@ class Pod(ApiModel):
     runtime_class_name: ObjectName | None = None
     """RuntimeClass of the pods, for example nvidia."""
     priority_class_name: ObjectName | None = None
-    """PriorityClass of the pods: who is scheduled first, and may be evicted. It must exist, or no pod is made. The chart
-    makes one for each tier with priorityClasses.create. A change replaces the pods."""
+    """PriorityClass of the pods: who is scheduled first, and may be evicted. It must exist, or no pod is made. The
+    chart makes one for each tier with priorityClasses.create. A change replaces the pods."""
     service_account_name: ObjectName | None = None
     """ServiceAccount of the pods; its token is not mounted."""
     image_pull_secrets: Annotated[tuple[LocalReference, ...], Field(max_length=8)] = ()
