@@ -281,3 +281,11 @@ def test_the_planned_size_is_a_fixed_point(rate):
     first = sized(rate, replicas=64).grow_to
     again = sized(rate, replicas=first)
     assert again.grow_to <= first <= again.shrink_to
+
+
+def test_prompts_four_times_as_long_are_known_a_minute_after_the_rates_show_them():
+    story = Story(tier(replicas=(1, 24)), replicas=16)
+    story.serves(20.0).pass_time(300)
+    longer = dataclasses.replace(CHAT, prompt_tokens=4 * CHAT.prompt_tokens)
+    story.serves(20.0, lengths=longer).pass_time(60)
+    assert story.memory.knowledge.lengths.prompt_tokens > 0.9 * longer.prompt_tokens

@@ -29,6 +29,12 @@ def test_new_replicas_serve_after_their_start_up():
     assert [page.name for page in chosen.pages()] == ["pod-0", "pod-1", "pod-2"]
 
 
+def test_ready_pods_tell_of_their_starts_also_of_those_before_the_run():
+    chosen = pool(NOBODY_COMES, replicas=2)
+    assert chosen.startup_seconds() == 60.0
+    assert pool(NOBODY_COMES, warm=False).startup_seconds() is None
+
+
 def test_a_cold_pool_holds_its_requests_until_a_replica_is_ready():
     chosen = pool(arrivals((1.0, 10, 1), (2.0, 10, 1)), warm=False)
     chosen.advance(59.0)

@@ -147,6 +147,8 @@ def _bunching(minutes: Sequence[Minute]) -> float:
 
     Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7. A
     burst of two minutes after a minute of calm is all edges: so few differences count for no more than most bunch.
+    Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7. A burst
+    of two minutes after a minute of calm is all edges: so few differences count for no more than most loads bunch.
     """
     shown = [60.0 * (b.rate - a.rate) ** 2 / max(a.rate + b.rate, 1.0 / 60.0) for a, b in itertools.pairwise(minutes)]
     noise = sorted(shown)[:-1]

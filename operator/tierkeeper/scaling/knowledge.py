@@ -19,9 +19,10 @@ from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
 from tierkeeper.tier import Objective, TierSpec
 
-#: The mix is the last minute's beside the minute that rates look back (a shift of it within ten minutes must be
-#: followed), and 300 requests' at least: their mean prompt is within 7 % (its coefficient of variation is 1.2).
-MIX_SECONDS, MIX_REQUESTS = 60.0, 300.0
+#: Rates look back a minute already, and each second of memory beyond makes the mix older: where prompts become four
+#: times as long within ten minutes, a minute more is a tenth of the load. 300 requests' at least: their mean prompt is
+#: within 7 % (its coefficient of variation is 1.2).
+MIX_SECONDS, MIX_REQUESTS = 20.0, 300.0
 
 #: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
 SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
