@@ -41,6 +41,7 @@ ORDER = (
     "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
     "test_every_query_of_the_dashboards_has_data",
     "test_every_rule_is_evaluated_without_an_error",
+    "test_least_privilege",
 )
 
 

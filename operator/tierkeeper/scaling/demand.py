@@ -145,8 +145,6 @@ def _bunching(minutes: Sequence[Minute]) -> float:
     """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters. Steps of the
     load are no noise: the largest difference is left out, and the next three where no noise reaches them.
 
-    Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7. A
-    burst of two minutes after a minute of calm is all edges: so few differences count for no more than most bunch.
     Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7. A burst
     of two minutes after a minute of calm is all edges: so few differences count for no more than most loads bunch.
     """
