@@ -28,11 +28,16 @@ lock: ## Pin and hash every dependency anew (requirements.txt, requirements-dev.
 	.venv/bin/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.txt
 	.venv/bin/uv pip compile -q pyproject.toml --extra sim --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
 
-generate: $(STAMP) ## Write the generated files: the CRD, its copy in the chart, the API reference, the chart's table of values
+generate: $(STAMP) ## Write the generated files: the CRD, its copy in the chart, the API reference, the chart's table of values, the licences
 	$(PY) -m tierkeeper crd > crds/servicetiers.yaml
 	cp crds/servicetiers.yaml charts/tierkeeper/files/servicetiers.yaml
 	$(PY) -m tierkeeper crd --docs > docs/api.md
 	$(PY) charts/values_table.py
+	$(PY) -m supply.licenses
+
+sbom: $(STAMP) ## Write the bill of materials of image and chart: build/sbom.cdx.json (CycloneDX)
+	@mkdir -p build
+	$(PY) -m supply.sbom > build/sbom.cdx.json
 
 lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/ruff check .
@@ -83,4 +88,4 @@ bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator
 bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
 	nice -n 19 $(PY) -m bench.policy $(BENCH)
 
-.PHONY: help setup lock generate lint unit sim ship up e2e test compiled demo down bench bench-policy
+.PHONY: help setup lock generate sbom lint unit sim ship up e2e test compiled demo down bench bench-policy
