@@ -108,7 +108,7 @@ def stabilized(proposal: Proposal, ctx: Context) -> Proposal:
         message = f"may shrink once the pool has been watched for {window}"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_STABILIZING, message=message)
     if ctx.assessment.clean_since is None or ctx.elapsed(ctx.assessment.clean_since) < ctx.window:
-        message = f"may shrink once metrics have been good for {window} without a break"
+        message = f"may shrink once metrics have been good for {duration(ctx.window)} without a break"
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_RECOVERING, message=message)
     highest = ctx.memory.highest_recommendation(since=ctx.now - ctx.shrink_window, default=ctx.current.replicas)
     target = max(proposal.levers.replicas, highest)
