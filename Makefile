@@ -63,14 +63,17 @@ up: setup ## Start the local cluster: a real Kubernetes on this machine
 	$(PY) -m e2e.cluster up
 
 e2e: up ## Run the scenarios on the real local cluster (started if it is down, left up)
-	.venv/bin/pytest e2e/scenarios -m "e2e and alongside" -q -n 5 --dist loadfile --durations=10
+	.venv/bin/pytest e2e/scenarios -m "e2e and alongside" -q -n 6 --dist loadfile --durations=10
 	.venv/bin/pytest e2e/scenarios tests -m "e2e and not alongside" -q -s --durations=20
 
-# While the cluster starts, mypy has the processor. All tests are imported once, so that no worker compiles them anew.
+# While the cluster starts and its images come, mypy has the processor. All tests are imported once, so that no worker compiles them anew.
 test: setup ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
-	$(MAKE) -j3 lint up compiled
+	$(MAKE) -j3 lint compiled loaded
 	.venv/bin/pytest tests -m "not e2e" -q -n 3 --dist worksteal
 	$(MAKE) e2e
+
+loaded: up
+	$(PY) -m e2e.platform images --load
 
 compiled: $(STAMP)
 	.venv/bin/pytest tests e2e/scenarios --collect-only -q >/dev/null
@@ -88,4 +91,4 @@ bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator
 bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
 	nice -n 19 $(PY) -m bench.policy $(BENCH)
 
-.PHONY: help setup lock generate sbom lint unit sim ship up e2e test compiled demo down bench bench-policy
+.PHONY: help setup lock generate sbom lint unit sim ship up e2e test loaded compiled demo down bench bench-policy

@@ -30,12 +30,13 @@ ORDER = (
     "test_promql_on_real_prometheus",
     "test_live_resize",
     "test_pool_lifecycle",
-    "test_a_tier_deletes_at_once_while_the_operator_is_away",
+    "test_operator_away",
     "test_real_vllm_begins_to_load",
     "test_standby_takes_over",
     "test_helm_install",
-    "test_real_vllm",
     "test_steady_tiers_are_set_up",
+    "test_real_vllm",
+    "test_steady_tiers_come_to_rest",
     "test_a_tier_to_show_is_set_up",
     "test_demo",
     "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
@@ -77,7 +78,7 @@ def first_of_this_run(what: str) -> Iterator[bool]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """A running cluster without the operator: enough for the API's own contract. The CRD is installed."""
+    """A running cluster, be the operator there or not: enough for the API's own contract. The CRD is installed."""
     cluster = Cluster()
     with first_of_this_run("cluster") as first:
         if first:
@@ -85,19 +86,6 @@ def cluster() -> Cluster:
             cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "crds/servicetiers.yaml")
             cluster.kubectl("wait", "--for=condition=Established", "crd/servicetiers.tierkeeper.dev", "--timeout=30s")
     return cluster
-
-
-@pytest.fixture(scope="module")
-def no_operator(cluster: Cluster) -> Iterator[None]:
-    """The cluster without a running operator, where an earlier run left one: scaled to nothing, and back."""
-    operator = ("-n", "tierkeeper-system", "deployment/tierkeeper")
-    if not cluster.kubectl("get", *operator, "--ignore-not-found"):
-        yield
-        return
-    cluster.kubectl("scale", *operator, "--replicas=0")
-    cluster.kubectl("wait", "-n", "tierkeeper-system", "--for=delete", "pods", "--all", "--timeout=60s")
-    yield
-    cluster.kubectl("scale", *operator, "--replicas=1")
 
 
 @pytest.fixture(scope="session")
