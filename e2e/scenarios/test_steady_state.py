@@ -1,7 +1,7 @@
 """A steady pool costs the API server nothing: no write, no Event, no mark on the user's object.
 
-The steady tiers are set up early, left alone while the demo runs beside them, and judged after it (conftest.py orders it
-so).
+The steady tiers are set up early, left alone while the demo runs beside them, and judged after it (conftest.py orders
+it so).
 """
 
 from __future__ import annotations
