@@ -31,7 +31,8 @@ WINDOW_SECONDS = 20
 """At the large budget a long prompt stops the four streams for two seconds: some ten stops a window."""
 
 
-@pytest.fixture(scope="module")
+# Of the session, not of the module: other modules' scenarios run while it loads.
+@pytest.fixture(scope="session")
 def real(platform: Cluster) -> Iterator[Kit]:
     """A namespace with the tier of real vLLM."""
     load(platform, ["vllm-cpu"])
