@@ -225,6 +225,14 @@ def uninstall_operator(cluster: Cluster, *, helm: int = 4) -> None:
     run_helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait", helm=helm)
 
 
+def bring_up(cluster: Cluster) -> None:
+    """Everything that the scenarios stand on: all images in the cluster, Prometheus, and the operator, which says its
+    figures every 5 s here. Does nothing where all of it is there."""
+    load(cluster, IMAGES)
+    install_prometheus(cluster)
+    install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
+
+
 def run_helm(cluster: Cluster, *arguments: str, helm: int = 4, stdin: str | None = None) -> str:
     """Run Helm in the operator's namespace and return its stdout. Raises ClusterError with what it says on stderr."""
     binary = {3: tools.helm3, 4: tools.helm4}[helm]()
@@ -255,6 +263,7 @@ def parser() -> argparse.ArgumentParser:
     build = commands.add_parser("images", help="build images and print their tars")
     build.add_argument("names", nargs="*", metavar="NAME", help=f"which (default all): {', '.join(IMAGES)}")
     build.add_argument("--load", action="store_true", help="bring them into the cluster too")
+    commands.add_parser("up", help="bring up what the scenarios stand on: all images, Prometheus and the operator")
     commands.add_parser("prometheus", help="install Prometheus 3 at prometheus.monitoring:9090")
     operator = commands.add_parser("operator", help="install or upgrade the operator by its chart")
     operator.add_argument("--helm", type=int, choices=(3, 4), default=4, help="which Helm (default %(default)s)")
@@ -269,6 +278,8 @@ def _run(options: argparse.Namespace) -> None:
         case "images":
             names = options.names or list(IMAGES)
             print(*(load(cluster, names) if options.load else images(names)), sep="\n")
+        case "up":
+            bring_up(cluster)
         case "prometheus":
             install_prometheus(cluster)
         case _ if options.uninstall:

@@ -18,7 +18,7 @@ import pytest
 from e2e.artifacts import cache_dir
 from e2e.cluster import Cluster
 from e2e.demo.__main__ import forget_earlier_run
-from e2e.platform import install_operator, install_prometheus, load
+from e2e.platform import bring_up
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first. One after the other, real vLLM loads while the operator is
@@ -90,14 +90,11 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="session")
 def platform(cluster: Cluster) -> Cluster:
-    """The cluster with Prometheus and the operator, the engine's image on the node, and nothing of an earlier demo."""
+    """The cluster with Prometheus and the operator, all images on the node, and nothing of an earlier demo."""
     with first_of_this_run("platform") as first:
         if first:
-            load(cluster, ["engine"])
             forget_earlier_run(cluster)
-            install_prometheus(cluster)
-            often = {"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}
-            install_operator(cluster, values={"extraEnv": [often]})
+            bring_up(cluster)
     return cluster
 
 

@@ -1,6 +1,8 @@
-"""Go programs besides Kubernetes, each built once from its pinned module: Helm 4, Helm 3, Prometheus and promtool.
+"""Go programs besides Kubernetes, each built once from its pinned module: Helm 4, Helm 3, Prometheus and promtool, and
+one of ours that asks the libraries of Flux and Argo CD.
 
-Beside them Debian's older Prometheus, as its package has it."""
+Beside them Debian's older Prometheus, as its package has it. `python -m e2e.tools` builds what is missing and prints
+where all of it lies."""
 
 from pathlib import Path
 
@@ -44,6 +46,12 @@ def promtool() -> Path:
     return _prometheus("promtool")
 
 
+def judge() -> Path:
+    """The program that tells a tier's health as kstatus, Argo CD and Flux do, by their own libraries; raises
+    BuildError."""
+    return go_binary("judge", HERE / "judge", expected_seconds=60)
+
+
 def debian_prometheus() -> Path:
     """Debian 12's Prometheus 2.42, unpacked from its package and not installed; raises BuildError."""
 
@@ -71,3 +79,6 @@ def _prometheus(name: str) -> Path:
 
     inputs: list[Input] = [*command, package, module / "go.mod", module / "go.sum"]
     return cached(name, inputs, build, expected_seconds=200) / name
+
+
+ALL = (prometheus, promtool, helm4, helm3, judge, debian_prometheus)

@@ -10,7 +10,7 @@ from tierkeeper.render.names import MANAGED_BY_LABEL, MANAGER, TIER_LABEL
 from tierkeeper.render.pod import PORT_NAME
 from tierkeeper.settings import Settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
 POOLS = {
     "matchLabels": {MANAGED_BY_LABEL: MANAGER},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "charts/tierkeeper/examples"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.charts.test_chart_files_agree import values
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("unknown top-level value", {"prometheusUrl": "http://p:9090"}, "prometheusUrl"),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.charts.cases import CASES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
 FOREIGN = {"*", "secrets", "nodes", "namespaces", "customresourcedefinitions", "servicetiers/finalizers"}
 EVERYTHING_BUT_CLASSES: dict[str, Any] = {

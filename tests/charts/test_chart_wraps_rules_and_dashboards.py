@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
 CHART = Path(__file__).parents[2] / "charts/tierkeeper"
 ON: dict[str, Any] = {

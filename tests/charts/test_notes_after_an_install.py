@@ -10,7 +10,7 @@ import yaml
 
 from e2e import tools
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
 CHART = Path(__file__).parents[2] / "charts/tierkeeper"
 PULLED = {"image": {"repository": "registry.example/tierkeeper/operator"}}

@@ -43,7 +43,7 @@ def test_prometheus_may_only_look_at_pods() -> None:
     ]
 
 
-@pytest.mark.e2e
+@pytest.mark.built
 @pytest.mark.timeout(1800)
 def test_promtool_accepts_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "prometheus.yml"

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.artifacts import go_binary
+from e2e import tools
 from tests.gitops.cases import Case, every_case
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(600)]
 
-HERE = Path(__file__).parent
-GITOPS = HERE.parents[1] / "examples/gitops"
+GITOPS = Path(__file__).parents[2] / "examples/gitops"
 EXPRESSIONS = yaml.safe_load((GITOPS / "flux/tiers-health-patch.yaml").read_text(encoding="utf-8"))["spec"][
     "healthCheckExprs"
 ]
@@ -33,8 +32,7 @@ def judged() -> list[tuple[Case, dict[str, Any]]]:
         "cel": {field: exprs[field] for field in ("inProgress", "failed", "current")},
         "objects": [case.obj for case in cases],
     }
-    judge = go_binary("judge", HERE / "judge", expected_seconds=60)
-    done = subprocess.run([judge], input=json.dumps(question), capture_output=True, text=True)
+    done = subprocess.run([tools.judge()], input=json.dumps(question), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return list(zip(cases, json.loads(done.stdout), strict=True))
 

@@ -25,7 +25,7 @@ ALERTS = {rule["alert"]: rule for group in GROUPS for rule in group["rules"] if 
 RECORDED = {rule["record"] for group in GROUPS for rule in group["rules"] if "record" in rule}
 
 
-@pytest.fixture(scope="module", params=["debian-prometheus-2", pytest.param("prometheus-3", marks=pytest.mark.e2e)])
+@pytest.fixture(scope="module", params=["debian-prometheus-2", pytest.param("prometheus-3", marks=pytest.mark.built)])
 def promtool(request):
     """The oldest release that is supported, and the one of the local cluster: that one may have to be built first."""
     return tools.promtool() if request.param == "prometheus-3" else tools.debian_prometheus().parent / "promtool"

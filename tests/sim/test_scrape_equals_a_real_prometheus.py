@@ -30,7 +30,7 @@ from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.signals import Signal
 from tierkeeper.tier import TierKey
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(900)]
 
 KEY = TierKey("llm", "gold")
 HOURS = 8.5

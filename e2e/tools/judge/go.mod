@@ -1,4 +1,4 @@
-module tierkeeper.dev/tests/gitops/judge
+module tierkeeper.dev/e2e/tools/judge
 
 go 1.26.0
 
