@@ -24,6 +24,10 @@ Input = bytes | str | Path
 _KEPT = 3
 
 
+# Nobody debugs these programs: without DWARF the compiler has a tenth less to do.
+GO_NO_DEBUG = "-gcflags=all=-dwarf=false"
+
+
 class BuildError(Exception):
     """An artifact could not be built; the message holds the command and the end of its output."""
 
@@ -179,12 +183,12 @@ def go_binary(
     sources = sorted(
         path for path in module_dir.rglob("*") if path.suffix in {".go", ".mod", ".sum"} and path.is_file()
     )
-    inputs: list[Input] = [package, ldflags, " ".join(links), _go_version()]
+    inputs: list[Input] = [package, ldflags, " ".join(links), GO_NO_DEBUG, _go_version()]
     for source in sources:
         inputs += [source.relative_to(module_dir).as_posix(), source]
 
     def build(folder: Path) -> None:
-        command: list[str | Path] = ["nice", "-n", "5", "go", "build", "-mod=readonly", "-trimpath"]
+        command: list[str | Path] = ["nice", "-n", "5", "go", "build", "-mod=readonly", "-trimpath", GO_NO_DEBUG]
         command += [f"-ldflags={f'-s -w {ldflags}'.strip()}", "-o", folder / name, package]
         run_logged(command, log=folder / "build.log", cwd=module_dir, env={"CGO_ENABLED": "0", "GOWORK": "off"})
         for link in links:

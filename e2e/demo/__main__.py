@@ -9,10 +9,12 @@ import json
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from e2e import tools
 from e2e.cluster import Cluster, ClusterError
 from e2e.demo import checks, picture
 from e2e.demo.checks import Check
@@ -24,7 +26,7 @@ from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.report import LoadReport, Status, percentile
 from e2e.load.runner import run
 from e2e.load.trace import Trace
-from e2e.platform import OPERATOR_NAMESPACE, RELEASE, install_operator, install_prometheus, load
+from e2e.platform import OPERATOR_NAMESPACE, RELEASE, images, install_operator, install_prometheus, load
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
@@ -41,8 +43,12 @@ def say(text: str) -> None:
 def prepare(cluster: Cluster) -> None:
     """Cluster, Prometheus, operator, tiers; returns once every tier is Ready."""
     say("a real Kubernetes on this machine")
-    cluster.up()
-    say("images: the operator, the vLLM-shaped engine")
+    # The first time, all else comes from the network and is built while the compiler has Kubernetes.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        rest = beside.submit(lambda: (images(["engine", "operator", "prometheus"]), tools.helm4()))
+        cluster.up()
+        say("images: the operator, the vLLM-shaped engine")
+        rest.result()
     load(cluster, ["engine"])
     forget_earlier_run(cluster)
     say("Prometheus, and the operator by Helm")

@@ -6,7 +6,7 @@ where all of it lies."""
 
 from pathlib import Path
 
-from e2e.artifacts import Input, cached, go_binary, run_logged
+from e2e.artifacts import GO_NO_DEBUG, Input, cached, go_binary, run_logged
 
 HERE = Path(__file__).parent
 PROMETHEUS_VERSION = "3.16.0"  # module version v0.316.0
@@ -22,6 +22,8 @@ _HELM3_LDFLAGS = (
 # Of 27 service discoveries only Kubernetes' is used; the others bring the SDK of every cloud.
 _PROMETHEUS_TAGS = "-tags=remove_all_sd,enable_kubernetes_sd"
 _PROMETHEUS_LDFLAGS = f"-ldflags=-s -w -X github.com/prometheus/common/version.Version={PROMETHEUS_VERSION}"
+
+# Helm 4's module pins what it shares with Prometheus' at the same versions, so that it is compiled once.
 
 
 def helm4() -> Path:
@@ -70,7 +72,8 @@ def debian_prometheus() -> Path:
 
 def _prometheus(name: str) -> Path:
     module = HERE / "prometheus"
-    command = ["nice", "-n", "5", "go", "build", "-mod=readonly", "-trimpath", _PROMETHEUS_TAGS, _PROMETHEUS_LDFLAGS]
+    command = ["nice", "-n", "5", "go", "build", "-mod=readonly", "-trimpath"]
+    command += [GO_NO_DEBUG, _PROMETHEUS_TAGS, _PROMETHEUS_LDFLAGS]
     package = f"github.com/prometheus/prometheus/cmd/{name}"
 
     def build(folder: Path) -> None:
