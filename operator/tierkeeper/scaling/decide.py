@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
 from tierkeeper.scaling.diagnose import Diagnosis, diagnose, predicted_wait_seconds, queue_too_long
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.guards import guarded
 from tierkeeper.scaling.levers import hold, recent_raise, roll_back, starting_levers, within_bounds
 from tierkeeper.scaling.memory import (
@@ -53,21 +54,21 @@ def decide(
     queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
     if queued or memory.queue_since is not None:
         queued_at = now if queued else memory.queued_at
-        memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
+        memory = evolve(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
     finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory, profile=profile)
-    memory = dataclasses.replace(
+    memory = evolve(
         memory,
         calm_since=since(memory.calm_since, finding.calm, now),
         pressed_at=now if finding.presses else memory.pressed_at,
     )
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
-    ctx = dataclasses.replace(ctx, plan=_plan(ctx))
+    ctx = evolve(ctx, plan=_plan(ctx))
     proposal = _overriding(ctx)
     if proposal is None:
         wanted = propose(ctx)
         replicas = spec.scaling.replicas.clamp(_enough(ctx, wanted))
         memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.shrink_window)
-        ctx = dataclasses.replace(ctx, memory=memory)
+        ctx = evolve(ctx, memory=memory)
         proposal = guarded(wanted, ctx)
     decision = Decision(
         levers=proposal.levers,
@@ -80,9 +81,9 @@ def decide(
     memory = _remember(ctx, decision)
     words = _words(ctx, decision)
     if words is None:
-        return decision, dataclasses.replace(memory, words=None)
+        return decision, evolve(memory, words=None)
     decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
-    return decision, dataclasses.replace(memory, words=words)
+    return decision, evolve(memory, words=words)
 
 
 def _plan(ctx: Context) -> Plan | None:
@@ -207,21 +208,21 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
 def _remember(ctx: Context, decision: Decision) -> Memory:
     """The memory for the next tick. Only what is acted upon counts as changed."""
     now, current, memory = ctx.now, ctx.current, ctx.memory
-    memory = dataclasses.replace(memory, seen=current, decided=current)
+    memory = evolve(memory, seen=current, decided=current)
     if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
-    memory = dataclasses.replace(
+    memory = evolve(
         memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at
     )
     if Lever.MAX_NUM_SEQS in decision.changed:
         memory = _remember_cap(ctx, decision, memory)
     if decision.reason is Reason.TPOT_LOWER_TOKEN_BUDGET and decision.levers.max_num_batched_tokens is not None:
-        memory = dataclasses.replace(memory, tokens_mark=CapMark(now, decision.levers.max_num_batched_tokens))
+        memory = evolve(memory, tokens_mark=CapMark(now, decision.levers.max_num_batched_tokens))
     if decision.levers.replicas > current.replicas and not ctx.finding.calm:
-        memory = dataclasses.replace(memory, strain=Strain(now, ctx.traffic.running / ctx.serving))
+        memory = evolve(memory, strain=Strain(now, ctx.traffic.running / ctx.serving))
     if decision.reason is Reason.RELEASE_UNSCHEDULABLE and not ctx.finding.calm:
-        memory = dataclasses.replace(memory, released_at=now)
+        memory = evolve(memory, released_at=now)
     return memory
 
 
@@ -229,10 +230,10 @@ def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:
     before, after = ctx.current.max_num_seqs, decision.levers.max_num_seqs
     if after > before:
         raised = CapRaise(at=ctx.now, before=before, after=after, failing=ctx.pool.failing)
-        return dataclasses.replace(memory, last_raise=raised)
-    memory = dataclasses.replace(memory, last_raise=None)
+        return evolve(memory, last_raise=raised)
+    memory = evolve(memory, last_raise=None)
     if decision.reason is Reason.ROLL_BACK_CAP:
-        return dataclasses.replace(memory, cap_bound=after)
+        return evolve(memory, cap_bound=after)
     if decision.reason in _MARKS_CAP:
-        return dataclasses.replace(memory, cap_mark=CapMark(ctx.now, after))
+        return evolve(memory, cap_mark=CapMark(ctx.now, after))
     return memory

@@ -14,6 +14,7 @@ from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKE
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
 from tierkeeper.scaling.demand import Demand, Look, Minute
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.forecast import Forecaster
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
@@ -74,7 +75,7 @@ class Mean:
         return self.total / self.weight if self.weight > 0 else default
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Knowledge:
     """See the module. Times are monotonic seconds."""
 
@@ -115,7 +116,7 @@ class Knowledge:
 
 def of_another_engine(knowledge: Knowledge) -> Knowledge:
     """What stays true when the engine changes: who asks for what, not how fast it is answered."""
-    return dataclasses.replace(
+    return evolve(
         knowledge,
         pods=(-1, -1),
         slowness=Mean(),
@@ -201,7 +202,7 @@ def learn(
     """What is known after one tick. From a tick that cannot be believed nothing is learned, and queues' growth is
     not read across it."""
     if not assessment.state.known:
-        return dataclasses.replace(knowledge, looks=(), pods=(-1, -1)) if knowledge.looks else knowledge
+        return evolve(knowledge, looks=(), pods=(-1, -1)) if knowledge.looks else knowledge
     traffic = assessment.traffic
     pods = traffic.observed_pods, pool.ready
     even_since = knowledge.even_since if pods == knowledge.pods else now
@@ -216,7 +217,7 @@ def learn(
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
     arriving = demand.demand(looks, minutes, rate=rate, work=work)
     knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
-    knowledge = dataclasses.replace(
+    knowledge = evolve(
         _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
         at=now,
         pods=pods,
@@ -242,7 +243,7 @@ def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
-    return dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+    return evolve(knowledge, prompt_tokens=prompt, output_tokens=output)
 
 
 def _measure(
@@ -271,7 +272,7 @@ def _measure(
     kv, usage = found.kv_sequences, traffic.kv_cache_usage or 0.0
     if usage >= KV_TELLS:
         kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
-    return dataclasses.replace(
+    return evolve(
         found,
         kv_sequences=kv,
         slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
@@ -293,7 +294,7 @@ def _weigh(
     beyond = knowledge.demand.level >= MOST_USED * pods * here.one.requests_per_second
     if beyond or (recently and backlog(assessment.traffic, here.objective) > 0):
         overloaded_at = now
-    knowledge = dataclasses.replace(knowledge, strains=strains, overloaded_at=overloaded_at)
+    knowledge = evolve(knowledge, strains=strains, overloaded_at=overloaded_at)
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:
         return knowledge
@@ -309,7 +310,7 @@ def _weigh(
             budget=here.objective.error_budget,
             seconds=min(now - since, 10 * WEIGH_SECONDS),
         )
-    return dataclasses.replace(knowledge, belief=learned, weighed_at=now)
+    return evolve(knowledge, belief=learned, weighed_at=now)
 
 
 def backlog(traffic: Traffic, objective: Objective) -> float:
