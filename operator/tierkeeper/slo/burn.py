@@ -118,11 +118,10 @@ def pair_burns(
 ) -> bool:
     """Whether both windows of a pair exceed its factor, the long one beyond chance. A missing window never burns."""
     asked = pair.error_ratio(budget)
-    exceeding = {w.seconds: w for w in windows if reading(w.ratio) > asked}
-    long = exceeding.get(pair.long_seconds)
-    return (
-        pair.short_seconds in exceeding and long is not None and evident(reading(long.ratio), long.total, above=asked)
-    )
+    exceeding = [w for w in windows if reading(w.ratio) > asked]
+    if not any(w.seconds == pair.short_seconds for w in exceeding):
+        return False
+    return any(w.seconds == pair.long_seconds and evident(reading(w.ratio), w.total, above=asked) for w in exceeding)
 
 
 def budget_left(*, error_ratio: float, total: float, budget: float) -> float | None:

@@ -120,7 +120,10 @@ class SloAssessment:
     """None while the data cannot tell."""
 
     def window(self, seconds: int) -> WindowSli | None:
-        return next((w for w in self.windows if w.seconds == seconds), None)
+        for window in self.windows:
+            if window.seconds == seconds:
+                return window
+        return None
 
     @property
     def burns_now(self) -> bool:

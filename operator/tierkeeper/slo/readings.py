@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import inf, isinf, isnan, nan
+from operator import itemgetter
 
+from tierkeeper.slo.burn import burn
 from tierkeeper.slo.histogram import ErrorRatio, MalformedError, error_ratio, from_columns
-from tierkeeper.slo.model import Histogram, Sample, Sli
+from tierkeeper.slo.model import Histogram, Sample, Sli, WindowSli
 from tierkeeper.slo.signals import (
     FAMILY_LABEL,
     REQUEST_TPOT_FAMILY,
@@ -56,6 +58,9 @@ class WindowHistogram:
     histogram: Histogram | None
     problem: Problem | None = None
     _ratios: dict[float, ErrorRatio | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _slis: dict[tuple[int, float, float], WindowSli] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def error_ratio(self, threshold: float) -> ErrorRatio | None:
         """``histogram.error_ratio``, worked out once a threshold; None also where there is nothing to divide."""
@@ -63,6 +68,15 @@ class WindowHistogram:
             counted = self.histogram if self.histogram and self.histogram.total > 0 else None
             self._ratios[threshold] = error_ratio(counted, threshold) if counted else None
         return self._ratios[threshold]
+
+    def sli(self, seconds: int, *, threshold: float, budget: float) -> WindowSli | None:
+        """What the window of so many seconds says of one SLO, worked out once; None where ``error_ratio`` is."""
+        asked = seconds, threshold, budget
+        found = self._slis.get(asked)
+        if found is None and self.histogram is not None and (measured := self.error_ratio(threshold)) is not None:
+            rates = burn(measured.ratio, budget=budget)
+            found = self._slis[asked] = WindowSli(seconds, self.histogram.total, measured.ratio, rates)
+        return found
 
 
 @dataclass(frozen=True)
@@ -123,8 +137,8 @@ class Readings:
     key: TierKey
     pods: dict[SignalKind, Figures] = field(default_factory=dict)
     """Gauges by kind and pod name."""
-    rates: dict[Signal, Figures] = field(default_factory=dict)
-    """Per-second rates by signal and stat; the stat is empty where the signal has one figure only."""
+    rates: dict[tuple[SignalKind, int], Figures] = field(default_factory=dict)
+    """Per-second rates by ``Signal`` and stat; the stat is empty where the signal has one figure only."""
     families: dict[tuple[Sli, int], WindowBuckets] = field(default_factory=dict)
     """Buckets by SLI and window seconds."""
     evaluated_at: float | None = None
@@ -132,7 +146,8 @@ class Readings:
 
     def rate(self, kind: SignalKind, window_seconds: int, stat: str = "") -> float | None:
         """One rate per second, or None where no series answered."""
-        return self.rates.get(Signal(kind, window_seconds), {}).get(stat)
+        figures = self.rates.get((kind, window_seconds))
+        return figures.get(stat) if figures is not None else None
 
     def histograms(self, sli: Sli, *, control: Iterable[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
@@ -231,19 +246,21 @@ def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
     """
     if len(families) == 1:
         counts, series = families[0].get(Stat.SUM, {}), families[0].get(Stat.SERIES, {})
-        edges, texts = _ascending(tuple(counts))
-        if len(edges) == len(texts) and counts.keys() == series.keys():
-            return from_columns(edges, [counts[text] for text in texts], [series[text] for text in texts])
+        edges, in_order = _columns(tuple(counts))
+        if in_order is not None and counts.keys() == series.keys():
+            return from_columns(edges, in_order(counts), in_order(series))
     by_count, by_series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
     edges = tuple(sorted(by_count.keys() | by_series.keys()))
     return from_columns(edges, [by_count.get(le, nan) for le in edges], [by_series.get(le, 0.0) for le in edges])
 
 
 @lru_cache(maxsize=1024)
-def _ascending(texts: tuple[str, ...]) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """The edges in ascending order, and so their spellings, which may be more. Raises as ``_le`` does."""
-    edges = {_le(text) for text in texts}
-    return tuple(sorted(edges)), tuple(sorted(texts, key=_le))
+def _columns(texts: tuple[str, ...]) -> tuple[tuple[float, ...], Callable[[Figures], tuple[float, ...]] | None]:
+    """The edges in ascending order, and what takes their figures in that order out of a dict by spelling; None where an
+    edge has two spellings, or is the only one. Raises as ``_le`` does."""
+    edges = tuple(sorted({_le(text) for text in texts}))
+    taken = itemgetter(*sorted(texts, key=_le)) if len(texts) == len(edges) > 1 else None
+    return edges, taken
 
 
 def _by_edge(families: Iterable[Mapping[str, Figures]], stat: Stat) -> dict[float, float]:
