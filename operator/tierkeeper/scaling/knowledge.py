@@ -5,11 +5,10 @@ Plain values in the tier's memory, never saved: an operator that starts anew beg
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 
-from tierkeeper.engine.capacity import Capacity, Limits, capacity, speed, usable_share, work_seconds
+from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, speed, tail, work_seconds
 from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
@@ -145,27 +144,30 @@ class Model:
     """What the replicas of a pool should carry, by the model, at some levers."""
 
     one: Capacity
+    tail: Tail
     profile: Profile
     speed: float
     lengths: Lengths
     objective: Objective
 
+    @classmethod
+    def of(
+        cls, profile: Profile, *, speed: float, lengths: Lengths, objective: Objective, limits: Limits
+    ) -> Model:
+        """The model of replicas of that speed, for this mix and within these limits."""
+        one = capacity(profile, speed=speed, lengths=lengths, limits=limits)
+        beyond = tail(profile, speed=speed, lengths=lengths, batch=one.batch, ttft_seconds=objective.ttft_seconds)
+        return cls(one, beyond, profile, speed, lengths, objective)
+
     def within(self, limits: Limits) -> Model:
         """The same pool within other limits."""
-        one = capacity(self.profile, speed=self.speed, lengths=self.lengths, limits=limits)
-        return dataclasses.replace(self, one=one)
+        return Model.of(
+            self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits
+        )
 
     def rate(self, replicas: float) -> float:
         """Requests a second at which so many replicas together should spend just their error budget."""
-        share = usable_share(
-            self.profile,
-            speed=self.speed,
-            lengths=self.lengths,
-            batch=self.one.batch,
-            replicas=replicas,
-            ttft_seconds=self.objective.ttft_seconds,
-        )
-        return share * replicas * self.one.requests_per_second
+        return self.tail.usable_share(replicas) * replicas * self.one.requests_per_second
 
     def replicas(self, rate: float, *, strain: float, backlog: float = 0.0) -> float:
         """How many carry ``rate`` at ``strain`` times what they should, never above MOST_USED of what they can.
@@ -175,7 +177,10 @@ class Model:
         least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
         needed = least
         for _ in range(8):
-            needed = max(least, needed * rate / (strain * self.rate(needed)))
+            better = max(least, needed * rate / (strain * self.rate(needed)))
+            if better == needed:
+                break  # no further step would move it
+            needed = better
         return needed
 
 
@@ -184,9 +189,8 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
     slowness, objective = knowledge.speed, spec.objective
     if slowness is None or objective is None:
         return None
-    lengths = knowledge.lengths
-    one = capacity(profile, speed=slowness, lengths=lengths, limits=limits_of(spec, levers, knowledge))
-    return Model(one, profile, slowness, lengths, objective)
+    limits = limits_of(spec, levers, knowledge)
+    return Model.of(profile, speed=slowness, lengths=knowledge.lengths, objective=objective, limits=limits)
 
 
 def learn(

@@ -103,8 +103,9 @@ def plan(
     pods = serving(pool, traffic)
     growth = max(0.0, arriving.level - pods * there.one.requests_per_second) * lead_seconds
     queued = backlog(traffic, here.objective) + growth
-    need = there.replicas(coming, strain=allowed, backlog=queued / BACKLOG_SECONDS)
-    spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=queued / BACKLOG_SECONDS)
+    excess = queued / BACKLOG_SECONDS
+    need = there.replicas(coming, strain=allowed, backlog=excess)
+    spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=excess)
     unseen = max(0, pool.ready - traffic.observed_pods)
     return Plan(
         grow_to=_up(need),
@@ -117,7 +118,7 @@ def plan(
         strain=arriving.level / here.rate(pods),
         allowed=allowed,
         floor=knowledge.belief.floor,
-        grow_to_as_set=_up(here.replicas(coming, strain=allowed, backlog=queued / BACKLOG_SECONDS)),
+        grow_to_as_set=_up(need if there is here else here.replicas(coming, strain=allowed, backlog=excess)),
     )
 
 
