@@ -91,6 +91,8 @@ class Knowledge:
     kv_sequences: Mean = Mean()
     looks: tuple[Look, ...] = ()
     minutes: tuple[Minute, ...] = ()
+    bunching: float | None = None
+    """Of those minutes: they change once a minute, and ticks are more frequent."""
     demand: Demand | None = None
     forecaster: Forecaster = field(default_factory=Forecaster)
     belief: Belief = field(default_factory=belief.fresh)
@@ -216,10 +218,12 @@ def learn(
     # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
     seen = traffic.observed_pods / serving(pool, traffic) if even else 1.0
     rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
-    minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
+    minutes, bunching, work = knowledge.minutes, knowledge.bunching, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    arriving = demand.demand(looks, minutes, rate=rate, work=work)
+    if minutes is not knowledge.minutes or bunching is None:
+        bunching = demand.bunching_of(minutes)
+    arriving = demand.demand(looks, minutes, rate=rate, work=work, bunching=bunching)
     knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = evolve(
         _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
@@ -228,6 +232,7 @@ def learn(
         even_since=even_since,
         looks=looks,
         minutes=minutes,
+        bunching=bunching,
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import inf, isinf, isnan, nan
 from operator import itemgetter
 
@@ -79,38 +79,41 @@ class WindowHistogram:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class WindowBuckets:
     """One SLI's buckets over one window as they came. What follows from them is worked out once: the answer of a slow
     window serves many ticks."""
 
     families: dict[str, dict[str, Figures]] = field(default_factory=dict)
     """Family -> stat -> ``le`` as written -> value."""
+    _covered: bool | None = field(default=None, init=False, repr=False, compare=False)
+    _by_request: WindowHistogram | None = field(default=None, init=False, repr=False, compare=False)
+    _by_token: WindowHistogram | None = field(default=None, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def covered(self) -> bool:
         """Whether the preferred family is there for every series that any family has.
 
         During an image upgrade old pods know only the per-token families. Requests and tokens cannot be added, so all
         pods are then read by tokens, until no window holds an old pod any more.
         """
-        if REQUEST_TPOT_FAMILY not in self.families:
-            return False
-        tokens = sum(_series(stats) for family, stats in self.families.items() if family != REQUEST_TPOT_FAMILY)
-        return _series(self.families[REQUEST_TPOT_FAMILY]) >= tokens
+        if self._covered is None:
+            preferred = self.families.get(REQUEST_TPOT_FAMILY)
+            self._covered = preferred is not None and _series(preferred) >= sum(
+                _series(stats) for stats in self.families.values() if stats is not preferred
+            )
+        return self._covered
 
-    @cached_property
-    def by_request(self) -> WindowHistogram:
-        """The preferred family alone."""
-        return self._histogram(name for name in self.families if name == REQUEST_TPOT_FAMILY)
+    def histogram(self, *, by_request: bool) -> WindowHistogram:
+        """The preferred family alone, or the other families together; where there is but one family, that one."""
+        if by_request:
+            self._by_request = self._by_request or self._histogram([REQUEST_TPOT_FAMILY])
+            return self._by_request
+        self._by_token = self._by_token or self._histogram(sorted(self.families.keys() - {REQUEST_TPOT_FAMILY}))
+        return self._by_token
 
-    @cached_property
-    def by_token(self) -> WindowHistogram:
-        """The other families together."""
-        return self._histogram(name for name in self.families if name != REQUEST_TPOT_FAMILY)
-
-    def _histogram(self, chosen: Iterable[str]) -> WindowHistogram:
-        names = sorted(self.families if len(self.families) == 1 else chosen)
+    def _histogram(self, chosen: Sequence[str]) -> WindowHistogram:
+        names = list(self.families) if len(self.families) == 1 else chosen
         metric = " + ".join(names)
         try:
             return WindowHistogram(metric=metric, histogram=_added_up([self.families[name] for name in names]))
@@ -149,13 +152,12 @@ class Readings:
         figures = self.rates.get((kind, window_seconds))
         return figures.get(stat) if figures is not None else None
 
-    def histograms(self, sli: Sli, *, control: Iterable[int]) -> dict[int, WindowHistogram]:
+    def histograms(self, sli: Sli, *, control: Collection[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
         windows = {seconds: buckets for (kind, seconds), buckets in self.families.items() if kind is sli}
-        slow = windows.keys() - set(control)
-        per_request = all(buckets.covered for seconds, buckets in windows.items() if seconds not in slow)
+        per_request = all([buckets.covered for seconds, buckets in windows.items() if seconds in control])
         return {
-            seconds: buckets.by_request if (buckets.covered if seconds in slow else per_request) else buckets.by_token
+            seconds: buckets.histogram(by_request=per_request if seconds in control else buckets.covered)
             for seconds, buckets in windows.items()
         }
 
