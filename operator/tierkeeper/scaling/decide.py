@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
+from math import inf
 
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
@@ -26,7 +26,7 @@ from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState, Reason
 from tierkeeper.scaling.planned import propose
 from tierkeeper.scaling.sizing import Plan, plan
 from tierkeeper.scaling.wording import count
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, Sli
 from tierkeeper.tier import Mode, TierSpec
 
 #: The shortest look-back window: what moved a figure for a moment has left it by then.
@@ -78,12 +78,11 @@ def decide(
         limited=proposal.limited,
         inputs=_inputs(ctx),
     )
-    memory = _remember(ctx, decision)
     words = _words(ctx, decision)
-    if words is None:
-        return decision, evolve(memory, words=None)
-    decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
-    return decision, evolve(memory, words=words)
+    memory = _remember(ctx, decision, words)
+    if words is not None and (words.reason, words.message) != (decision.reason, decision.message):
+        decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
+    return decision, memory
 
 
 def _plan(ctx: Context) -> Plan | None:
@@ -171,6 +170,9 @@ def _tokens(levers: Levers) -> str:
     return "of the engine" if levers.max_num_batched_tokens is None else str(levers.max_num_batched_tokens)
 
 
+_FIGURES = {sli: tuple(f"{sli.lower()}{figure}" for figure in ("P99Seconds", "Burn1m", "Burn5m")) for sli in Sli}
+
+
 def _inputs(ctx: Context) -> Mapping[str, float]:
     """The finite figures the decision rests on."""
     traffic = ctx.traffic
@@ -197,18 +199,17 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
             "enoughReplicas": ctx.plan.shrink_to,
         }
     for sli, slo in ctx.assessment.slos.items():
-        name = sli.lower()
-        figures[f"{name}P99Seconds"] = slo.p99.seconds if slo.p99 is not None else None
-        for minutes in (1, 5):
-            window = slo.window(minutes * 60)
-            figures[f"{name}Burn{minutes}m"] = window.burn.point if window is not None else None
-    return {name: float(value) for name, value in figures.items() if value is not None and math.isfinite(value)}
+        p99, minute, minutes = _FIGURES[sli]
+        figures[p99] = slo.p99.seconds if slo.p99 is not None else None
+        for name, window in ((minute, slo.window(60)), (minutes, slo.window(300))):
+            figures[name] = window.burn.point if window is not None else None
+    return {name: float(value) for name, value in figures.items() if value is not None and -inf < value < inf}
 
 
-def _remember(ctx: Context, decision: Decision) -> Memory:
+def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     """The memory for the next tick. Only what is acted upon counts as changed."""
     now, current, memory = ctx.now, ctx.current, ctx.memory
-    memory = evolve(memory, seen=current, decided=current)
+    memory = evolve(memory, seen=current, decided=current, words=words)
     if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed

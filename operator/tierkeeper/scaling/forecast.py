@@ -109,7 +109,8 @@ def _season(forecaster: Forecaster, level: float, *, now: float, lead_seconds: f
     """Today's level times what the same time of day (or of the week) did next: yesterday 8 to 10, today 12 to 15."""
     factors = []
     for period in PERIODS_SECONDS:
-        before, after = _past(forecaster, now - period), _past(forecaster, now + lead_seconds - period)
+        before = _past(forecaster, now - period)
+        after = _past(forecaster, now + lead_seconds - period) if before is not None else None
         if before is not None and after is not None and before > 0:
             factors.append(after / before)
     return level * sum(factors) / len(factors) if factors else None

@@ -177,9 +177,9 @@ class Model:
         ``backlog``: requests a second to be worked off beside, at all that the replicas can.
         """
         least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
-        needed = least
+        needed, share, each = least, self.tail.usable_share, self.one.requests_per_second
         for _ in range(8):
-            better = max(least, needed * rate / (strain * self.rate(needed)))
+            better = max(least, needed * rate / (strain * (share(needed) * needed * each)))
             if better == needed:
                 break  # no further step would move it
             needed = better
