@@ -93,7 +93,6 @@ def _plan(ctx: Context) -> Plan | None:
         assessment=ctx.assessment,
         pool=ctx.pool,
         knowledge=ctx.memory.knowledge,
-        profile=ctx.profile,
         now=ctx.now,
         lead_seconds=ctx.memory.lead_seconds,
         live=ctx.live_reachable,

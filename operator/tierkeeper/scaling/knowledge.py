@@ -101,6 +101,8 @@ class Knowledge:
     weighed_at: float | None = None
     overloaded_at: float | None = None
     """The last tick at which more arrived than the pool can serve at all, or waited since then."""
+    here: Model | None = None
+    """``model`` at the levers that the last believed tick found."""
 
     @property
     def lengths(self) -> Lengths:
@@ -126,6 +128,7 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
         strains=(),
         weighed_at=None,
         overloaded_at=None,
+        here=None,
     )
 
 
@@ -224,9 +227,11 @@ def learn(
     if minutes is not knowledge.minutes or bunching is None:
         bunching = demand.bunching_of(minutes)
     arriving = demand.demand(looks, minutes, rate=rate, work=work, bunching=bunching)
-    knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
+    prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = evolve(
-        _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
+        knowledge,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
         at=now,
         pods=pods,
         even_since=even_since,
@@ -236,11 +241,13 @@ def learn(
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
+    if even:
+        knowledge = _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile)
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
-def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge:
-    """Mean lengths from one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
+def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> tuple[Mean, Mean]:
+    """Mean lengths of prompts and outputs after one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
     when a pool grows for it."""
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
@@ -252,7 +259,7 @@ def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
-    return evolve(knowledge, prompt_tokens=prompt, output_tokens=output)
+    return prompt, output
 
 
 def _measure(
@@ -264,7 +271,7 @@ def _measure(
     (arrivals x seconds of reading) are not among them.
     """
     pods = max(traffic.observed_pods, 1)
-    running = sum(one.present - one.waiting for one in looks) / len(looks)
+    running = sum([one.present - one.waiting for one in looks]) / len(looks)
     reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
     decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
     if decoding <= 0 or tokens <= 0:
@@ -294,16 +301,16 @@ def _weigh(
     """Note how strained the pool is, and once a minute hold the minute's misses against it."""
     here = model(spec, pool.current, knowledge, profile)
     if here is None or knowledge.demand is None:
-        return knowledge
+        return evolve(knowledge, here=here)
     pods = serving(pool, assessment.traffic)
     strain = knowledge.demand.level / here.rate(pods)
-    strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
+    strains = (*[one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS], (now, strain))
     overloaded_at = knowledge.overloaded_at
     recently = overloaded_at is not None and now - overloaded_at < WEIGH_SECONDS
     beyond = knowledge.demand.level >= MOST_USED * pods * here.one.requests_per_second
     if beyond or (recently and backlog(assessment.traffic, here.objective) > 0):
         overloaded_at = now
-    knowledge = evolve(knowledge, strains=strains, overloaded_at=overloaded_at)
+    knowledge = evolve(knowledge, here=here, strains=strains, overloaded_at=overloaded_at)
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:
         return knowledge
