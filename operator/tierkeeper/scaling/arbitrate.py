@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tierkeeper.scaling.context import changed_levers
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.memory import Memory
-from tierkeeper.scaling.model import Decision, Lever, Limit, PoolState, Reason
+from tierkeeper.scaling.model import Decision, Lever, Levers, Limit, PoolState, Reason
 from tierkeeper.scaling.wording import count
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, OverflowPolicy, TierKey, TierSpec
@@ -68,11 +69,12 @@ class Claim:
 
     def with_replicas(self, replicas: int, reason: Reason, message: str) -> Claim:
         """The same tier with other replicas decided, and its memory none the wiser."""
-        levers = dataclasses.replace(self.decision.levers, replicas=replicas)
+        alone = self.decision.levers
+        levers = Levers(replicas, alone.max_num_seqs, alone.max_num_batched_tokens)
         changed = changed_levers(self.pool.current, levers)
         live = tuple(lever for lever in changed if lever is not Lever.REPLICAS)
         said = f"{self.decision.message}; {message}" if live else message
-        decision = dataclasses.replace(
+        decision = evolve(
             self.decision,
             levers=levers,
             reason=self.decision.reason if live and Lever.REPLICAS not in changed else reason,
@@ -83,8 +85,9 @@ class Claim:
         decided = self.memory.decided
         memory = self.memory
         if decided is not None and self.spec.scaling.mode is not Mode.RECOMMEND:
-            memory = dataclasses.replace(memory, decided=dataclasses.replace(decided, replicas=replicas), words=None)
-        return dataclasses.replace(self, decision=decision, memory=memory)
+            decided = Levers(replicas, decided.max_num_seqs, decided.max_num_batched_tokens)
+            memory = evolve(memory, decided=decided, words=None)
+        return Claim(self.spec, self.assessment, self.pool, decision, memory)
 
 
 def arbitrate(now: float, claims: Mapping[TierKey, Claim]) -> dict[TierKey, tuple[Decision, Memory]]:
@@ -204,4 +207,4 @@ def _give(now: float, claim: Claim, missing: int, taker: Claim) -> tuple[Claim, 
     message = f"{number} {pool.current.replicas} → {kept} make room for {taker.spec.key}, which burns and finds no node"
     given = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
     recent = tuple(one for one in given.memory.yielded if now - one[0] <= SHORT_SECONDS)
-    return dataclasses.replace(given, memory=dataclasses.replace(given.memory, yielded=(*recent, (now, freed)))), freed
+    return dataclasses.replace(given, memory=evolve(given.memory, yielded=(*recent, (now, freed)))), freed

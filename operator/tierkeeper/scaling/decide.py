@@ -81,7 +81,7 @@ def decide(
     words = _words(ctx, decision)
     memory = _remember(ctx, decision, words)
     if words is not None and (words.reason, words.message) != (decision.reason, decision.message):
-        decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
+        decision = evolve(decision, reason=words.reason, message=words.message)
     return decision, memory
 
 

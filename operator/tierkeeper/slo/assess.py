@@ -36,7 +36,7 @@ _Gauges = Mapping[SignalKind, Sequence[float]]
 """By kind, in the order of the observed pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Verdict:
     """A state with its cause and one sentence."""
 
@@ -84,7 +84,7 @@ def assess(
     return tick.known(readings, observed)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tick:
     """The arguments of one ``assess`` call, so that its steps need not hand them on one by one."""
 

@@ -68,7 +68,7 @@ def evaluate(
     return slo.judged(evidence.metric, histogram, measured, slis)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Slo:
     """What every outcome of one SLO shares."""
 

@@ -50,7 +50,7 @@ Figures = dict[str, float]
 """Values by pod, by stat, or by ``le`` as written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WindowHistogram:
     """The buckets of one SLI over one window: usable, or with the problem that makes them unusable."""
 
@@ -142,7 +142,7 @@ class Readings:
     """Gauges by kind and pod name."""
     rates: dict[tuple[SignalKind, int], Figures] = field(default_factory=dict)
     """Per-second rates by ``Signal`` and stat; the stat is empty where the signal has one figure only."""
-    families: dict[tuple[Sli, int], WindowBuckets] = field(default_factory=dict)
+    families: dict[Sli, dict[int, WindowBuckets]] = field(default_factory=dict)
     """Buckets by SLI and window seconds."""
     evaluated_at: float | None = None
     """Prometheus' clock at the newest evaluation in the snapshot, in Unix seconds."""
@@ -154,7 +154,7 @@ class Readings:
 
     def histograms(self, sli: Sli, *, control: Collection[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
-        windows = {seconds: buckets for (kind, seconds), buckets in self.families.items() if kind is sli}
+        windows = self.families.get(sli, {})
         per_request = all([buckets.covered for seconds, buckets in windows.items() if seconds in control])
         return {
             seconds: buckets.histogram(by_request=per_request if seconds in control else buckets.covered)
@@ -207,7 +207,7 @@ def join(answers: Mapping[Signal, Mapping[TierKey, Share]]) -> dict[TierKey, Rea
                 readings = tiers[key] = Readings(key=key, evaluated_at=share.at)
             readings.evaluated_at = max(share.at, readings.evaluated_at or share.at)
             if sli is not None:
-                readings.families[sli, signal.window_seconds] = share.buckets
+                readings.families.setdefault(sli, {})[signal.window_seconds] = share.buckets
             elif kind in POD_SIGNALS:
                 readings.pods[kind] = share.figures
             else:
