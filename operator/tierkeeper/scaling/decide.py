@@ -174,7 +174,7 @@ _FIGURES = {sli: tuple(f"{sli.lower()}{figure}" for figure in ("P99Seconds", "Bu
 
 def _inputs(ctx: Context) -> Mapping[str, float]:
     """The finite figures the decision rests on."""
-    traffic = ctx.traffic
+    traffic, plan = ctx.traffic, ctx.plan
     figures: dict[str, float | None] = {
         "running": traffic.running,
         "waiting": traffic.waiting,
@@ -185,24 +185,22 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
         "promptTokensPerSecond": traffic.prompt_tokens_per_second,
         "preemptionsPerSecond": traffic.preemptions_per_second,
         "kvCacheUsage": traffic.kv_cache_usage,
-        "readyPods": ctx.pool.ready,
-        "observedPods": traffic.observed_pods,
+        "readyPods": float(ctx.pool.ready),
+        "observedPods": float(traffic.observed_pods),
     }
-    if ctx.plan is not None:
-        figures |= {
-            "arrivalsPerSecond": ctx.plan.rate,
-            "expectedPerSecond": ctx.plan.coming,
-            "strain": ctx.plan.strain,
-            "allowedStrain": ctx.plan.allowed,
-            "neededReplicas": ctx.plan.need,
-            "enoughReplicas": ctx.plan.shrink_to,
-        }
+    if plan is not None:
+        figures["arrivalsPerSecond"] = plan.rate
+        figures["expectedPerSecond"] = plan.coming
+        figures["strain"] = plan.strain
+        figures["allowedStrain"] = plan.allowed
+        figures["neededReplicas"] = plan.need
+        figures["enoughReplicas"] = float(plan.shrink_to)
     for sli, slo in ctx.assessment.slos.items():
         p99, minute, minutes = _FIGURES[sli]
         figures[p99] = slo.p99.seconds if slo.p99 is not None else None
         for name, window in ((minute, slo.window(60)), (minutes, slo.window(300))):
             figures[name] = window.burn.point if window is not None else None
-    return {name: float(value) for name, value in figures.items() if value is not None and -inf < value < inf}
+    return {name: value for name, value in figures.items() if value is not None and -inf < value < inf}
 
 
 def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
