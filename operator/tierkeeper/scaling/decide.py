@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from math import inf
+from itertools import compress
+from math import isfinite
 
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
@@ -175,7 +176,7 @@ _FIGURES = {sli: tuple(f"{sli.lower()}{figure}" for figure in ("P99Seconds", "Bu
 def _inputs(ctx: Context) -> Mapping[str, float]:
     """The finite figures the decision rests on."""
     traffic, plan = ctx.traffic, ctx.plan
-    figures: dict[str, float | None] = {
+    figures: dict[str, float] = {
         "running": traffic.running,
         "waiting": traffic.waiting,
         "waitingFloor": traffic.waiting_floor,
@@ -184,10 +185,11 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
         "predictedWaitSeconds": predicted_wait_seconds(traffic),
         "promptTokensPerSecond": traffic.prompt_tokens_per_second,
         "preemptionsPerSecond": traffic.preemptions_per_second,
-        "kvCacheUsage": traffic.kv_cache_usage,
-        "readyPods": float(ctx.pool.ready),
-        "observedPods": float(traffic.observed_pods),
     }
+    if traffic.kv_cache_usage is not None:
+        figures["kvCacheUsage"] = traffic.kv_cache_usage
+    figures["readyPods"] = float(ctx.pool.ready)
+    figures["observedPods"] = float(traffic.observed_pods)
     if plan is not None:
         figures["arrivalsPerSecond"] = plan.rate
         figures["expectedPerSecond"] = plan.coming
@@ -196,11 +198,13 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
         figures["neededReplicas"] = plan.need
         figures["enoughReplicas"] = float(plan.shrink_to)
     for sli, slo in ctx.assessment.slos.items():
-        p99, minute, minutes = _FIGURES[sli]
-        figures[p99] = slo.p99.seconds if slo.p99 is not None else None
-        for name, window in ((minute, slo.window(60)), (minutes, slo.window(300))):
-            figures[name] = window.burn.point if window is not None else None
-    return {name: value for name, value in figures.items() if value is not None and -inf < value < inf}
+        p99, *burns = _FIGURES[sli]
+        if slo.p99 is not None:
+            figures[p99] = slo.p99.seconds
+        for name, seconds in zip(burns, (60, 300), strict=True):
+            if (window := slo.window(seconds)) is not None:
+                figures[name] = window.burn.point
+    return dict(compress(figures.items(), map(isfinite, figures.values())))
 
 
 def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:

@@ -176,14 +176,25 @@ def _jumps(looks: Sequence[Look]) -> list[tuple[float, float]]:
         return []
     last, found = looks[-1], []
     for span in (LOOK_BACK_SECONDS, SCRAPE_SECONDS):
-        before = [one for one in looks if last.at - one.at >= span - 1.0]
-        if before and all(one.pods == last.pods for one in looks if one.at >= before[-1].at):
-            first, seconds = before[-1], last.at - before[-1].at
+        first = _before(looks, span - 1.0)
+        if first is not None:
+            seconds = last.at - first.at
             finished = first.finished + (last.finished - first.finished) * RATE_SECONDS / seconds
             if last.waiting <= first.waiting:
                 finished = min(finished, last.finished)
             found.append((max(finished, 0.0) + (last.present - first.present) / seconds, seconds))
     return found
+
+
+def _before(looks: Sequence[Look], seconds: float) -> Look | None:
+    """The newest look at least so long before the last one; None where there is none, or other pods were seen since."""
+    last = looks[-1]
+    for one in reversed(looks):
+        if one.pods != last.pods:
+            return None
+        if last.at - one.at >= seconds:
+            return one
+    return None
 
 
 def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:

@@ -173,7 +173,7 @@ class Memory:
 
 
 def latest(*times: float | None) -> float | None:
-    return max((t for t in times if t is not None), default=None)
+    return max([t for t in times if t is not None], default=None)
 
 
 def in_flight(pool: PoolState, assessment: Assessment) -> int:

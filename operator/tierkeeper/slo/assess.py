@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from math import inf, isnan
 
 from tierkeeper.slo import messages
@@ -307,7 +307,7 @@ class _Tick:
 
 def _of_pods(figures: Figures | None, pods: Sequence[str]) -> list[float]:
     """A gauge of these pods, 0 where one has no such series."""
-    return [figures.get(pod, 0.0) for pod in pods] if figures else [0.0] * len(pods)
+    return list(map(figures.get, pods, repeat(0.0))) if figures else [0.0] * len(pods)
 
 
 def _highest(figures: Figures | None, pods: Sequence[str]) -> float | None:

@@ -109,11 +109,20 @@ def quantile(histogram: Histogram, q: float) -> Quantile | None:
     if total <= 0:
         return None
     place = bisect_left(counts, total * (q - 1e-12))
+    edge = edges[place]
     lower_edge, lower_count = (edges[place - 1], counts[place - 1]) if place else (0.0, 0.0)
-    if edges[place] == inf:
-        return Quantile(seconds=lower_edge, at_or_above=True)
-    low, high = (lower_edge, 1.0 - lower_count / total), (edges[place], max(0.0, 1.0 - counts[place] / total))
-    return Quantile(_latency_between(1.0 - q, low, high, 0.5 / total))
+    if edge == inf:
+        return Quantile(lower_edge, at_or_above=True)
+    upper, survival = 1.0 - lower_count / total, max(0.0, 1.0 - counts[place] / total)
+    # The latency at which the survival falls to the wanted one: the inverse of ``_survival_between``.
+    log_low, log_high = log(upper), log(min(max(survival, 0.5 / total), upper))
+    if log_low <= log_high:
+        return Quantile(edge)
+    share = min(1.0, (log_low - log(1.0 - q)) / (log_low - log_high))
+    if lower_edge <= 0:
+        return Quantile(edge * share)
+    log_edge = log(lower_edge)
+    return Quantile(exp(log_edge + (log(edge) - log_edge) * share))
 
 
 def _survival_between(at: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:
@@ -123,17 +132,6 @@ def _survival_between(at: float, low: tuple[float, float], high: tuple[float, fl
         return 0.0
     log_low, log_high = log(low[1]), log(min(max(high[1], least), low[1]))
     return exp(log_low + (log_high - log_low) * _position(at, low[0], high[0]))
-
-
-def _latency_between(wanted: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:
-    """The latency at which the survival falls to ``wanted``: the inverse of ``_survival_between``."""
-    log_low, log_high = log(low[1]), log(min(max(high[1], least), low[1]))
-    if log_low <= log_high:
-        return high[0]
-    share = min(1.0, (log_low - log(wanted)) / (log_low - log_high))
-    if low[0] <= 0:
-        return high[0] * share
-    return exp(log(low[0]) + (log(high[0]) - log(low[0])) * share)
 
 
 def _position(at: float, low: float, high: float) -> float:
