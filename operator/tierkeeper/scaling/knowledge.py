@@ -182,7 +182,8 @@ class Model:
         least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
         needed, share, each = least, self.tail.usable_share, self.one.requests_per_second
         for _ in range(8):
-            better = max(least, needed * rate / (strain * (share(needed) * needed * each)))
+            better = needed * rate / (strain * (share(needed) * needed * each))
+            better = least if better < least else better
             if better == needed:
                 break  # no further step would move it
             needed = better
