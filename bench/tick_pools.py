@@ -132,7 +132,9 @@ class World:
             for offset in range(source.scraping.offsets):
                 scraper.scrape(pool.pages(), at=self.now, offset=offset)
         views = [scraper.at(self.now + 1.0 - source.scraping.late) for scraper in source.scrapers.values()]
-        due = [query for query in self._queries if self.now - self._asked.get(query.signal, -inf) >= query.every_seconds]
+        due = [
+            query for query in self._queries if self.now - self._asked.get(query.signal, -inf) >= query.every_seconds
+        ]
         self._asked.update((query.signal, self.now) for query in due)
         shown = [(key, views[number % len(STATES)]) for number, key in enumerate(keys)]
         shown = [one for number, one in enumerate(shown) if STATES[number % len(STATES)].scraped]
@@ -172,8 +174,9 @@ def _curve(state: State) -> Curve:
     return rate
 
 
-def _answers(
-    due: Iterable[Query], shown: Sequence[tuple[TierKey, View]]
-) -> Iterator[tuple[Signal, list[Sample]]]:
+def _answers(due: Iterable[Query], shown: Sequence[tuple[TierKey, View]]) -> Iterator[tuple[Signal, list[Sample]]]:
     for query in due:
-        yield query.signal, [one for key, view in shown for one in answer(query.signal, key, view, stepped=query.optional)]
+        yield (
+            query.signal,
+            [one for key, view in shown for one in answer(query.signal, key, view, stepped=query.optional)],
+        )

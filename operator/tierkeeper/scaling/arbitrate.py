@@ -131,9 +131,7 @@ def _recently(now: float, at: float | None) -> bool:
     return at is not None and now - at <= SHORT_SECONDS
 
 
-def _first_in_the_way(
-    now: float, ranked: Sequence[Claim], *, short: bool, defers: bool
-) -> tuple[Claim, str] | None:
+def _first_in_the_way(now: float, ranked: Sequence[Claim], *, short: bool, defers: bool) -> tuple[Claim, str] | None:
     """The highest tier that keeps lower ones from growing (``defers``: lower ones that defer), and what it does.
 
     Only that one need be asked: who does not rank below it ranks below no other. Asking all of them for each tier that

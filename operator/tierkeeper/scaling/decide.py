@@ -214,9 +214,7 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
-    memory = evolve(
-        memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at
-    )
+    memory = evolve(memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at)
     if Lever.MAX_NUM_SEQS in decision.changed:
         memory = _remember_cap(ctx, decision, memory)
     if decision.reason is Reason.TPOT_LOWER_TOKEN_BUDGET and decision.levers.max_num_batched_tokens is not None:

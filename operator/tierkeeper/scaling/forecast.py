@@ -133,9 +133,7 @@ def _record(forecaster: Forecaster, *, now: float, rate: float) -> Forecaster:
     if start is None:
         return evolve(forecaster, slot_at=now, slot_sum=rate, slot_count=1)
     if now - start < SLOT_SECONDS:
-        return evolve(
-            forecaster, slot_sum=forecaster.slot_sum + rate, slot_count=forecaster.slot_count + 1
-        )
+        return evolve(forecaster, slot_sum=forecaster.slot_sum + rate, slot_count=forecaster.slot_count + 1)
     mean = forecaster.slot_sum / max(forecaster.slot_count, 1)
     ended = min(int((now - start) // SLOT_SECONDS), SLOTS)
     return evolve(

@@ -156,9 +156,7 @@ class Model:
     objective: Objective
 
     @classmethod
-    def of(
-        cls, profile: Profile, *, speed: float, lengths: Lengths, objective: Objective, limits: Limits
-    ) -> Model:
+    def of(cls, profile: Profile, *, speed: float, lengths: Lengths, objective: Objective, limits: Limits) -> Model:
         """The model of replicas of that speed, for this mix and within these limits."""
         one = capacity(profile, speed=speed, lengths=lengths, limits=limits)
         beyond = tail(profile, speed=speed, lengths=lengths, batch=one.batch, ttft_seconds=objective.ttft_seconds)
@@ -166,9 +164,7 @@ class Model:
 
     def within(self, limits: Limits) -> Model:
         """The same pool within other limits."""
-        return Model.of(
-            self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits
-        )
+        return Model.of(self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits)
 
     def rate(self, replicas: float) -> float:
         """Requests a second at which so many replicas together should spend just their error budget."""
@@ -248,8 +244,8 @@ def learn(
 
 
 def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> tuple[Mean, Mean]:
-    """Mean lengths of prompts and outputs after one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
-    when a pool grows for it."""
+    """Mean lengths of prompts and outputs after one look. Ratios of the same pods' counters hold while pods come and
+    go: the mix changes just when a pool grows for it."""
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
     if requests > 0 and traffic.prompt_tokens_per_second > 0:

@@ -241,7 +241,7 @@ class _Tick:
     def _traffic_problem(self, readings: Readings, observed: list[str], gauges: _Gauges) -> Problem | None:
         rates = [*chain.from_iterable([stats.values() for stats in readings.rates.values()])]
         # Nearly always all is well, which this shows without a step in Python for each figure. A NaN fails it.
-        if all([sum(shown) < inf and min(shown, default=0.0) >= 0.0 for shown in (rates, *gauges.values())]):
+        if all(sum(shown) < inf and min(shown, default=0.0) >= 0.0 for shown in (rates, *gauges.values())):
             return None
         for kind, shown in gauges.items():
             for pod, value in zip(observed, shown, strict=True):

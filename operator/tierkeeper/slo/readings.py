@@ -155,7 +155,7 @@ class Readings:
     def histograms(self, sli: Sli, *, control: Collection[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
         windows = self.families.get(sli, {})
-        per_request = all([buckets.covered for seconds, buckets in windows.items() if seconds in control])
+        per_request = all(buckets.covered for seconds, buckets in windows.items() if seconds in control)
         return {
             seconds: buckets.histogram(by_request=per_request if seconds in control else buckets.covered)
             for seconds, buckets in windows.items()
