@@ -138,15 +138,15 @@ def _belief(weights: Sequence[float], minutes: float, budget: float) -> Belief:
     kept = tuple([w - top if w - top > DOUBT else DOUBT for w in weights])
     masses = list(map(math.exp, kept))
     total = sum(masses)
-    by_cliff = [sum(masses[k::count]) / total for k in range(count)]
-    kernel = _kernel(budget)
-    costs = tuple(sum(map(operator.mul, by_cliff, kernel[count - 1 - k : 2 * count - 1 - k])) for k in range(count))
-    floor = sum(f * sum(masses[k * count : (k + 1) * count]) for k, f in enumerate(FLOORS)) / total
+    by_floor = [masses[start : start + count] for start in range(0, len(masses), count)]
+    by_cliff = [sum(column) / total for column in zip(*by_floor, strict=True)]
+    costs = tuple([sum(map(operator.mul, by_cliff, row)) for row in _kernel(budget)])
+    floor = sum([f * sum(row) for f, row in zip(FLOORS, by_floor, strict=True)]) / total
     return Belief(kept, costs, floor, minutes)
 
 
 @lru_cache(maxsize=16)
-def _kernel(budget: float) -> tuple[float, ...]:
-    """Budgets that a strain k places above the cliff costs, from the highest k to the lowest: never more than all."""
-    count = len(CLIFFS)
-    return tuple(min((CLIFFS[1] / CLIFFS[0]) ** (STEEPNESS * k), 1.0 / budget) for k in range(count - 1, -count, -1))
+def _kernel(budget: float) -> tuple[tuple[float, ...], ...]:
+    """Budgets that a strain at one place (row) costs where the cliff is at another (column): never more than all."""
+    places, factor = range(len(CLIFFS)), CLIFFS[1] / CLIFFS[0]
+    return tuple(tuple(min(factor ** (STEEPNESS * (k - j)), 1.0 / budget) for j in places) for k in places)
