@@ -2,56 +2,61 @@
 
     python -m bench.tick [--tiers 1000] [--ticks 12]
 
-A simulated pool of eight replicas supplies the figures. Every tier has its own copy of them, as samples of its own, and
-keeps its own memory: nothing that is worked out for one tier can serve another. What it costs to sort the samples by
-tier is told beside, because the fast windows' answers are sorted at each tick too. The goal is shown, not enforced: how
-fast a core is differs from machine to machine.
+Eight simulated pools in different states (``bench.tick_pools``) supply the figures, after an hour in which their tiers
+have learned from them. Then every tier of the fleet is like one of the eight, with samples of its own and a memory of
+its own: nothing that is worked out for one tier can serve another. All are of one GPU class, so all compete. What it
+costs to sort the samples by tier is told beside, because the fast windows' answers are sorted at each tick too. The
+goal is shown, not enforced: how fast a core is differs from machine to machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
+import pickle
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
-from tierkeeper.render.promql import Query, queries
+from bench.tick_pools import STATES, TICK, Look, World
 from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
-from tierkeeper.scaling.model import Levers, PoolState
-from tierkeeper.sim.columns import Columns
-from tierkeeper.sim.loop import pool_config
-from tierkeeper.sim.model import Startup
-from tierkeeper.sim.pool import Pool
-from tierkeeper.sim.profiles import PROFILES
-from tierkeeper.sim.scrape import Scraping, View
-from tierkeeper.sim.source import LABELS, Source, answer
-from tierkeeper.sim.traffic import AZURE_CONVERSATION, Curve, synthesize
+from tierkeeper.scaling.model import Decision
+from tierkeeper.sim.source import LABELS
 from tierkeeper.slo.assess import assess
-from tierkeeper.slo.model import Assessment, Sample
-from tierkeeper.slo.readings import Share, join, sort
+from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.readings import Readings, Share, join, sort
 from tierkeeper.slo.signals import Signal
-from tierkeeper.tier import Bounds, Engine, Mode, Model, Objective, Resources, Scaling, TierKey, TierSpec
+from tierkeeper.tier import TierKey, TierSpec
 
-TICK = 15.0
-WARM_SECONDS = 1800.0
-REPLICAS = 8
+WARM_TICKS = 240
+"""An hour: minutes, beliefs and histories are then as full as they get in a day."""
+
 GOAL_SECONDS = 0.5
+
+T = TypeVar("T")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tiers", type=int, default=1000)
-    parser.add_argument("--ticks", type=int, default=12, help="measured ticks, after as many that are not")
+    parser.add_argument("--ticks", type=int, default=12, help="measured ticks, after a quarter as many that are not")
     args = parser.parse_args()
-    spent = measure(args.tiers, args.ticks)
+    spent, reasons = measure(args.tiers, args.ticks)
     print(f"tick of {args.tiers} tiers, CPU seconds over {len(spent)} ticks (goal {GOAL_SECONDS} for the decisions):")
     for what, seconds in (("sort", [one.sort for one in spent]), ("decide", [one.decide for one in spent])):
-        print(f"  {what:<6}  median {statistics.median(seconds):.3f}, worst {max(seconds):.3f}")
+        spread = statistics.pstdev(seconds)
+        print(
+            f"  {what:<6}  best {min(seconds):.3f}, median {statistics.median(seconds):.3f}, worst {max(seconds):.3f}, "
+            f"spread {spread:.3f}"
+        )
+    said = ", ".join(f"{reason} {count / len(spent):.0f}" for reason, count in reasons.most_common())
+    print(f"  reasons a tick: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,89 +67,90 @@ class Spent:
     decide: float
 
 
-def measure(tiers: int, ticks: int) -> list[Spent]:
-    """The cost of each measured tick."""
-    specs = [_spec(number) for number in range(tiers)]
-    assessments: dict[TierKey, Assessment] = {}
-    memories = {spec.key: Memory.fresh(WARM_SECONDS) for spec in specs}
-    pool = PoolState(Levers(REPLICAS, 64, 512), ready=REPLICAS)
-    spent = []
-    shares: dict[Signal, Mapping[TierKey, Share]] = {}
+def measure(tiers: int, ticks: int) -> tuple[list[Spent], Counter[str]]:
+    """The cost of each measured tick, and how often which reason was given in them."""
+    world = World()
+    small = Fleet([dataclasses.replace(state.spec, key=TierKey("llm", state.name)) for state in STATES])
+    for _ in range(WARM_TICKS):
+        small.tick(world.next_tick(small.keys))
+        world.act(list(small.decisions.values()))
+    fleet = small.grown(tiers)
+    del small
     gc.freeze()  # the compiler of the simulator is no part of the operator
-    for now, answers, pods in _snapshots([spec.key for spec in specs], 2 * ticks):
+    spent, reasons = [], Counter[str]()
+    for number in range(-(ticks // 4), ticks):
+        one = fleet.tick(world.next_tick(fleet.keys))
+        world.act(list(fleet.decisions.values())[: len(STATES)])
+        if number >= 0:
+            spent.append(one)
+            reasons.update(decision.reason.value for decision in fleet.decisions.values())
+    return spent, reasons
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What the operator keeps of its tiers from tick to tick. Tier k is in state k modulo their number."""
+
+    specs: Sequence[TierSpec]
+    assessments: dict[TierKey, Assessment] = field(default_factory=dict)
+    memories: dict[TierKey, Memory] = field(default_factory=dict)
+    decisions: dict[TierKey, Decision] = field(default_factory=dict)
+    shares: dict[Signal, Mapping[TierKey, Share]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> list[TierKey]:
+        return [spec.key for spec in self.specs]
+
+    def grown(self, tiers: int) -> Fleet:
+        """A fleet of so many tiers, each like one of this one, with copies that share no object."""
+        made = Fleet([])
+        specs = []
+        for number in range(tiers):
+            like = self.specs[number % len(self.specs)]
+            key = TierKey(like.key.namespace, f"{like.key.name}-{number}")
+            specs.append(_copied(dataclasses.replace(like, key=key, uid=str(number))))
+            made.memories[key] = _copied(self.memories[like.key])
+            made.assessments[key] = _copied(dataclasses.replace(self.assessments[like.key], key=key))
+        made.specs = specs
+        return made
+
+    def tick(self, look: Look) -> Spent:
+        """One tick of all tiers, as ``control.slo_loop`` does it."""
         sorting = 0.0
-        for signal, samples in answers:
+        for signal, samples in look.answers:
             started = time.process_time()
-            shares[signal] = sort(signal, samples, LABELS)
+            self.shares[signal] = sort(signal, samples, LABELS)
             sorting += time.process_time() - started
         started = time.process_time()
-        readings = join(shares)
+        readings = join(self.shares)
         joined = time.process_time()
-        claims = {}
-        for spec in specs:
+        claims = dict(self._claims(look, readings))
+        for key, (decision, memory) in arbitrate(look.now, claims).items():
+            self.decisions[key], self.memories[key] = decision, memory
+        return Spent(sorting + joined - started, time.process_time() - joined)
+
+    def _claims(self, look: Look, readings: Mapping[TierKey, Readings]) -> Iterator[tuple[TierKey, Claim]]:
+        for number, spec in enumerate(self.specs):
+            seen = look.pools[number % len(look.pools)]
             assessment = assess(
-                now=now,
+                now=look.now,
                 key=spec.key,
                 objective=spec.objective,
                 readings=readings.get(spec.key),
-                live_pods=pods,
+                live_pods=seen.live_pods,
                 ready_since=0.0,
-                previous=assessments.get(spec.key),
+                previous=self.assessments.get(spec.key),
                 scrape_interval_seconds=TICK,
             )
-            decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memories[spec.key])
-            assessments[spec.key] = assessment
-            claims[spec.key] = Claim(spec, assessment, pool, decision, memory)
-        for key, (_, memory) in arbitrate(now, claims).items():
-            memories[key] = memory
-        spent.append(Spent(sorting + joined - started, time.process_time() - joined))
-    return spent[ticks:]
+            memory = self.memories.get(spec.key) or Memory.fresh(look.now)
+            decision, memory = decide(now=look.now, spec=spec, assessment=assessment, pool=seen.pool, memory=memory)
+            self.assessments[spec.key] = assessment
+            yield spec.key, Claim(spec, assessment, seen.pool, decision, memory)
 
 
-def _snapshots(
-    keys: Sequence[TierKey], ticks: int
-) -> Iterator[tuple[float, Iterator[tuple[Signal, list[Sample]]], list[str]]]:
-    """Time, new answers about all tiers one by one, and pod names of so many ticks of a pool under load."""
-    spec, engine = _spec(0), PROFILES["8b-2xa100"]
-    config = pool_config(spec, engine.latency, kv_tokens=engine.kv_tokens, startup=Startup(120.0))
-    seconds = WARM_SECONDS + (ticks + 1) * TICK
-    requests = synthesize(Curve.constant(40.0, seconds=seconds), lengths=AZURE_CONVERSATION, seed=1)
-    pool = Pool(config, requests, replicas=REPLICAS, max_num_seqs=64, max_num_batched_tokens=512, seed=1)
-    source = Source({spec.key: Columns(config.ttft_edges, config.tpot_edges)}, Scraping(), budget_days=(30,))
-    scraper = source.scrapers[spec.key]
-    wanted = queries(LABELS, source.windows, budget_days=(30,))
-    asked: dict[Signal, float] = {}
-    for number in range(1, round(seconds / TICK)):
-        now = number * TICK
-        pool.advance(now)
-        scraper.next_round(now)
-        for offset in range(source.scraping.offsets):
-            scraper.scrape(pool.pages(), at=now, offset=offset)
-        if now <= WARM_SECONDS:
-            continue
-        view = scraper.at(now + 1.0 - source.scraping.late)
-        due = [query for query in wanted if now - asked.get(query.signal, -inf) >= query.every_seconds]
-        asked.update((query.signal, now) for query in due)
-        yield now, _answers(due, keys, view), [page.name for page in pool.pages()]
-
-
-def _answers(due: Iterable[Query], keys: Sequence[TierKey], view: View) -> Iterator[tuple[Signal, list[Sample]]]:
-    for query in due:
-        yield query.signal, [one for key in keys for one in answer(query.signal, key, view, stepped=query.optional)]
-
-
-def _spec(number: int) -> TierSpec:
-    return TierSpec(
-        key=TierKey("llm", f"tier-{number}"),
-        uid=str(number),
-        generation=1,
-        model=Model("example/model", "example"),
-        objective=Objective(ratio=0.99, ttft_seconds=1.5, tpot_seconds=0.04),
-        engine=Engine(image="vllm/vllm-openai:v0.32.0", version=(0, 32, 0), max_num_seqs=64),
-        resources=Resources(gpus_per_replica=2),
-        scaling=Scaling(Mode.AUTO, Bounds(1, 24), Bounds(8, 256), Bounds(512, 8192)),
-        priority=number % 4,
-    )
+def _copied(value: T) -> T:
+    """A copy down to the last figure: what many tiers share would stay in the processor's caches."""
+    return cast(T, pickle.loads(pickle.dumps(value)))  # noqa: S301  (what was pickled a moment ago)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.scaling.story import CHAT, PROFILE, Story, tier
 from tierkeeper.engine.latency import Lengths
 from tierkeeper.scaling.demand import Demand
-from tierkeeper.scaling.knowledge import Knowledge, Mean
+from tierkeeper.scaling.knowledge import Knowledge, Mean, model
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Lever, Levers, PoolState, Reason
 from tierkeeper.scaling.sizing import plan
@@ -252,13 +252,13 @@ def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):
     """One plan from what is known, without a story around it."""
     story = Story(tier(**CHAT_TIER), replicas=replicas)
     story.serves(rate)
+    pool = PoolState(Levers(replicas, 56), ready=replicas)
     known = Knowledge(slowness=Mean(100.0, 100.0), demand=Demand(rate, slope, 15))
     found = plan(
         spec=story.spec,
         assessment=story.assessment(),
-        pool=PoolState(Levers(replicas, 56), ready=replicas),
-        knowledge=known,
-        profile=PROFILE,
+        pool=pool,
+        knowledge=dataclasses.replace(known, here=model(story.spec, pool.current, known, PROFILE)),
         now=story.now,
         lead_seconds=150.0,
         live=True,

@@ -111,6 +111,30 @@ def long_prompt_seconds(profile: Profile, *, speed: float, lengths: Lengths, bat
     return speed * steps * (decode + profile.per_prefill_token_seconds * chunk)
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What keeps a pool from being used in full, but for the number of its replicas. See ``usable_share``."""
+
+    batch: float
+    wait_seconds: float
+    """TAIL times the seconds to read one prompt."""
+    ttft_seconds: float | None
+
+    def usable_share(self, replicas: float) -> float:
+        """``usable_share`` of so many replicas."""
+        present = replicas * self.batch
+        share = 1.0 / (1.0 + _TAIL_DEVIATIONS * math.sqrt(_BUNCHING / (present if present > 1.0 else 1.0)))
+        if self.ttft_seconds is None:
+            return share
+        return share / (1.0 + self.wait_seconds / ((replicas if replicas > 1.0 else 1.0) * self.ttft_seconds))
+
+
+def tail(profile: Profile, *, speed: float, lengths: Lengths, batch: float, ttft_seconds: float | None) -> Tail:
+    """What ``usable_share`` needs of a mix and a batch: worked out once for the many pool sizes that are tried."""
+    service = speed * (profile.base_seconds + profile.per_prefill_token_seconds * lengths.prompt_tokens)
+    return Tail(batch, TAIL * service, ttft_seconds)
+
+
 def usable_share(
     profile: Profile, *, speed: float, lengths: Lengths, batch: float, replicas: float, ttft_seconds: float | None
 ) -> float:
@@ -123,11 +147,7 @@ def usable_share(
     with many exponential servers", 1981.) Worked as above at 1.5 s: 1 replica 0.57, 4 replicas 0.78, 8 replicas 0.84;
     simulated, they miss 1 % at 0.63, 0.8 and 0.85.
     """
-    share = 1.0 / (1.0 + _TAIL_DEVIATIONS * math.sqrt(_BUNCHING / max(replicas * batch, 1.0)))
-    if ttft_seconds is None:
-        return share
-    service = speed * (profile.base_seconds + profile.per_prefill_token_seconds * lengths.prompt_tokens)
-    return share / (1.0 + TAIL * service / (max(replicas, 1.0) * ttft_seconds))
+    return tail(profile, speed=speed, lengths=lengths, batch=batch, ttft_seconds=ttft_seconds).usable_share(replicas)
 
 
 _TAIL_DEVIATIONS = 2.33

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tierkeeper.scaling.context import changed_levers
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.memory import Memory
-from tierkeeper.scaling.model import Decision, Lever, Limit, PoolState, Reason
+from tierkeeper.scaling.model import Decision, Lever, Levers, Limit, PoolState, Reason
 from tierkeeper.scaling.wording import count
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, OverflowPolicy, TierKey, TierSpec
@@ -68,11 +69,12 @@ class Claim:
 
     def with_replicas(self, replicas: int, reason: Reason, message: str) -> Claim:
         """The same tier with other replicas decided, and its memory none the wiser."""
-        levers = dataclasses.replace(self.decision.levers, replicas=replicas)
+        alone = self.decision.levers
+        levers = Levers(replicas, alone.max_num_seqs, alone.max_num_batched_tokens)
         changed = changed_levers(self.pool.current, levers)
         live = tuple(lever for lever in changed if lever is not Lever.REPLICAS)
         said = f"{self.decision.message}; {message}" if live else message
-        decision = dataclasses.replace(
+        decision = evolve(
             self.decision,
             levers=levers,
             reason=self.decision.reason if live and Lever.REPLICAS not in changed else reason,
@@ -83,8 +85,9 @@ class Claim:
         decided = self.memory.decided
         memory = self.memory
         if decided is not None and self.spec.scaling.mode is not Mode.RECOMMEND:
-            memory = dataclasses.replace(memory, decided=dataclasses.replace(decided, replicas=replicas), words=None)
-        return dataclasses.replace(self, decision=decision, memory=memory)
+            decided = Levers(replicas, decided.max_num_seqs, decided.max_num_batched_tokens)
+            memory = evolve(memory, decided=decided, words=None)
+        return Claim(self.spec, self.assessment, self.pool, decision, memory)
 
 
 def arbitrate(now: float, claims: Mapping[TierKey, Claim]) -> dict[TierKey, tuple[Decision, Memory]]:
@@ -108,16 +111,19 @@ def _gpu_class(spec: TierSpec) -> tuple[object, ...]:
     return spec.resources.gpu_resource_name, tuple(sorted(spec.pod.node_selector.items()))
 
 
-def _rank(claim: Claim) -> tuple[bool, int, TierKey]:
+def _rank(claim: Claim) -> tuple[bool, int, str, str]:
     """Highest first; between equals the name decides, so that every tick decides alike."""
-    return claim.defers, -claim.spec.priority, claim.spec.key
+    key = claim.spec.key
+    return claim.defers, -claim.spec.priority, key.namespace, key.name
 
 
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
     """The claims of one GPU class, highest first, after each was held against those above it that press."""
-    short = any(_recently(now, claim.memory.short_at) for claim in ranked)
-    pressing = [claim for claim in ranked if claim.burns(now) or claim.grows or claim.pool.unschedulable > 0]
-    heard = [_hold_back(now, claim, pressing, short=short) for claim in ranked]
+    heard = list(ranked)
+    if any(claim.grows for claim in ranked):
+        short = any(_recently(now, claim.memory.short_at) for claim in ranked)
+        first = {defers: _first_in_the_way(now, ranked, short=short, defers=defers) for defers in (False, True)}
+        heard = [_hold_back(claim, first[claim.defers]) if claim.grows else claim for claim in ranked]
     return _take(now, heard)
 
 
@@ -125,20 +131,27 @@ def _recently(now: float, at: float | None) -> bool:
     return at is not None and now - at <= SHORT_SECONDS
 
 
-def _hold_back(now: float, claim: Claim, pressing: Sequence[Claim], *, short: bool) -> Claim:
-    if not claim.grows:
+def _first_in_the_way(now: float, ranked: Sequence[Claim], *, short: bool, defers: bool) -> tuple[Claim, str] | None:
+    """The highest tier that keeps lower ones from growing (``defers``: lower ones that defer), and what it does.
+
+    Only that one need be asked: who does not rank below it ranks below no other. Asking all of them for each tier that
+    grows would take a fleet of a thousand a million questions.
+    """
+    for claim in ranked:
+        if (short or claim.could_use_more()) and claim.burns(now):
+            return claim, "burns"
+        if (short or defers) and (claim.grows or claim.pool.unschedulable > 0):
+            return claim, "asks for GPUs"
+    return None
+
+
+def _hold_back(claim: Claim, first: tuple[Claim, str] | None) -> Claim:
+    """A claim that grows, without its growth where somebody that outranks it is in the way."""
+    if first is None or not _outranks(first[0], claim):
         return claim
-    for other in pressing:
-        if not _outranks(other, claim):
-            break
-        if other.burns(now) and (short or other.could_use_more()):
-            message = f"{other.spec.key} burns and comes first: no replica is added meanwhile"
-            return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
-        waits = other.grows or other.pool.unschedulable > 0
-        if waits and (short or claim.defers):
-            message = f"{other.spec.key} asks for GPUs and comes first: no replica is added meanwhile"
-            return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
-    return claim
+    other, does = first
+    message = f"{other.spec.key} {does} and comes first: no replica is added meanwhile"
+    return claim.with_replicas(claim.pool.current.replicas, Reason.HOLD_PRIORITY, message)
 
 
 def _outranks(other: Claim, claim: Claim) -> bool:
@@ -153,8 +166,8 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     """
     settled = list(ranked)
     for place, taker in enumerate(settled):
-        missing = taker.pool.unschedulable * taker.gpus if taker.burns(now) else 0
-        if missing <= 0:
+        missing = taker.pool.unschedulable * taker.gpus
+        if missing <= 0 or not taker.burns(now):
             continue
         lower = [k for k in range(len(settled) - 1, place, -1) if _outranks(taker, settled[k])]
         missing -= sum(_freeing(now, settled[k]) for k in lower)
@@ -192,4 +205,4 @@ def _give(now: float, claim: Claim, missing: int, taker: Claim) -> tuple[Claim, 
     message = f"{number} {pool.current.replicas} → {kept} make room for {taker.spec.key}, which burns and finds no node"
     given = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
     recent = tuple(one for one in given.memory.yielded if now - one[0] <= SHORT_SECONDS)
-    return dataclasses.replace(given, memory=dataclasses.replace(given.memory, yielded=(*recent, (now, freed)))), freed
+    return dataclasses.replace(given, memory=evolve(given.memory, yielded=(*recent, (now, freed)))), freed

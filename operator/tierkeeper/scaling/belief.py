@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -79,10 +80,11 @@ def learn(belief: Belief, *, strain: float, misses: float, total: float, budget:
     forgotten in it. At a ``strain`` of zero there is only that: time in which older evidence fades.
     """
     kept = math.exp(-seconds / MEMORY_SECONDS)
+    faded = 1.0 - kept
     worth = total / (1.0 + total / WORTH)
     bad = min(misses / total, 1.0) * worth
-    chances = _log_chances(strain, bad, worth, budget) if strain > 0 else (0.0,) * len(belief.weights)
-    weights = tuple(kept * w + (1.0 - kept) * p + c for w, p, c in zip(belief.weights, _prior(), chances, strict=True))
+    chances = _log_chances(strain, bad, worth, budget) if strain > 0 else [0.0] * len(belief.weights)
+    weights = [kept * w + faded * p + c for w, p, c in zip(belief.weights, _prior(), chances, strict=True)]
     return _belief(weights, kept * belief.minutes + seconds / 60.0, budget)
 
 
@@ -117,11 +119,11 @@ def _log_chances(strain: float, bad: float, worth: float, budget: float) -> list
     ways = math.lgamma(worth + 1) - math.lgamma(bad + 1) - math.lgamma(worth - bad + 1)
     good, scale = worth - bad, budget * strain**STEEPNESS
     by_load = [scale * inverse for inverse in _INVERSE]
-    shares = [min(floor * budget + load, _MOST) or 1e-7 for floor in FLOORS for load in by_load]
-    return [
-        math.log((1.0 - ODD_MINUTES) * math.exp(ways + bad * math.log(share) + good * math.log(1.0 - share)) + odd)
-        for share in shares
-    ]
+    exp, log, usual = math.exp, math.log, 1.0 - ODD_MINUTES
+    shares = [min(at_any + load, _MOST) or 1e-7 for at_any in [floor * budget for floor in FLOORS] for load in by_load]
+    if bad == 0.0:  # most minutes are clean: a logarithm less for each of the hypotheses
+        return [log(usual * exp(ways + good * log(1.0 - share)) + odd) for share in shares]
+    return [log(usual * exp(ways + bad * log(share) + good * log(1.0 - share)) + odd) for share in shares]
 
 
 _INVERSE = tuple(c**-STEEPNESS for c in CLIFFS)
@@ -131,20 +133,20 @@ _MOST = 0.98
 """Even a hopeless minute lets some request through."""
 
 
-def _belief(weights: tuple[float, ...], minutes: float, budget: float) -> Belief:
+def _belief(weights: Sequence[float], minutes: float, budget: float) -> Belief:
     top, count = max(weights), len(CLIFFS)
-    kept = tuple(max(w - top, DOUBT) for w in weights)
-    masses = [math.exp(w) for w in kept]
+    kept = tuple([w - top if w - top > DOUBT else DOUBT for w in weights])
+    masses = list(map(math.exp, kept))
     total = sum(masses)
-    by_cliff = [sum(masses[k::count]) / total for k in range(count)]
-    kernel = _kernel(budget)
-    costs = tuple(sum(map(operator.mul, by_cliff, kernel[count - 1 - k : 2 * count - 1 - k])) for k in range(count))
-    floor = sum(f * sum(masses[k * count : (k + 1) * count]) for k, f in enumerate(FLOORS)) / total
+    by_floor = [masses[start : start + count] for start in range(0, len(masses), count)]
+    by_cliff = [sum(column) / total for column in zip(*by_floor, strict=True)]
+    costs = tuple([sum(map(operator.mul, by_cliff, row)) for row in _kernel(budget)])
+    floor = sum([f * sum(row) for f, row in zip(FLOORS, by_floor, strict=True)]) / total
     return Belief(kept, costs, floor, minutes)
 
 
 @lru_cache(maxsize=16)
-def _kernel(budget: float) -> tuple[float, ...]:
-    """Budgets that a strain k places above the cliff costs, from the highest k to the lowest: never more than all."""
-    count = len(CLIFFS)
-    return tuple(min((CLIFFS[1] / CLIFFS[0]) ** (STEEPNESS * k), 1.0 / budget) for k in range(count - 1, -count, -1))
+def _kernel(budget: float) -> tuple[tuple[float, ...], ...]:
+    """Budgets that a strain at one place (row) costs where the cliff is at another (column): never more than all."""
+    places, factor = range(len(CLIFFS)), CLIFFS[1] / CLIFFS[0]
+    return tuple(tuple(min(factor ** (STEEPNESS * (k - j)), 1.0 / budget) for j in places) for k in places)

@@ -61,7 +61,7 @@ class Proposal:
         return dataclasses.replace(self, levers=levers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     now: float
     spec: TierSpec

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
+from itertools import compress
+from math import isfinite
 
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
 from tierkeeper.scaling.diagnose import Diagnosis, diagnose, predicted_wait_seconds, queue_too_long
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.guards import guarded
 from tierkeeper.scaling.levers import hold, recent_raise, roll_back, starting_levers, within_bounds
 from tierkeeper.scaling.memory import (
@@ -25,7 +27,7 @@ from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState, Reason
 from tierkeeper.scaling.planned import propose
 from tierkeeper.scaling.sizing import Plan, plan
 from tierkeeper.scaling.wording import count
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, Sli
 from tierkeeper.tier import Mode, TierSpec
 
 #: The shortest look-back window: what moved a figure for a moment has left it by then.
@@ -53,21 +55,21 @@ def decide(
     queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
     if queued or memory.queue_since is not None:
         queued_at = now if queued else memory.queued_at
-        memory = dataclasses.replace(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
+        memory = evolve(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
     finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory, profile=profile)
-    memory = dataclasses.replace(
+    memory = evolve(
         memory,
         calm_since=since(memory.calm_since, finding.calm, now),
         pressed_at=now if finding.presses else memory.pressed_at,
     )
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
-    ctx = dataclasses.replace(ctx, plan=_plan(ctx))
+    ctx = evolve(ctx, plan=_plan(ctx))
     proposal = _overriding(ctx)
     if proposal is None:
         wanted = propose(ctx)
         replicas = spec.scaling.replicas.clamp(_enough(ctx, wanted))
         memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.shrink_window)
-        ctx = dataclasses.replace(ctx, memory=memory)
+        ctx = evolve(ctx, memory=memory)
         proposal = guarded(wanted, ctx)
     decision = Decision(
         levers=proposal.levers,
@@ -77,12 +79,11 @@ def decide(
         limited=proposal.limited,
         inputs=_inputs(ctx),
     )
-    memory = _remember(ctx, decision)
     words = _words(ctx, decision)
-    if words is None:
-        return decision, dataclasses.replace(memory, words=None)
-    decision = dataclasses.replace(decision, reason=words.reason, message=words.message)
-    return decision, dataclasses.replace(memory, words=words)
+    memory = _remember(ctx, decision, words)
+    if words is not None and (words.reason, words.message) != (decision.reason, decision.message):
+        decision = evolve(decision, reason=words.reason, message=words.message)
+    return decision, memory
 
 
 def _plan(ctx: Context) -> Plan | None:
@@ -93,7 +94,6 @@ def _plan(ctx: Context) -> Plan | None:
         assessment=ctx.assessment,
         pool=ctx.pool,
         knowledge=ctx.memory.knowledge,
-        profile=ctx.profile,
         now=ctx.now,
         lead_seconds=ctx.memory.lead_seconds,
         live=ctx.live_reachable,
@@ -170,10 +170,13 @@ def _tokens(levers: Levers) -> str:
     return "of the engine" if levers.max_num_batched_tokens is None else str(levers.max_num_batched_tokens)
 
 
+_FIGURES = {sli: tuple(f"{sli.lower()}{figure}" for figure in ("P99Seconds", "Burn1m", "Burn5m")) for sli in Sli}
+
+
 def _inputs(ctx: Context) -> Mapping[str, float]:
     """The finite figures the decision rests on."""
-    traffic = ctx.traffic
-    figures: dict[str, float | None] = {
+    traffic, plan = ctx.traffic, ctx.plan
+    figures: dict[str, float] = {
         "running": traffic.running,
         "waiting": traffic.waiting,
         "waitingFloor": traffic.waiting_floor,
@@ -182,46 +185,44 @@ def _inputs(ctx: Context) -> Mapping[str, float]:
         "predictedWaitSeconds": predicted_wait_seconds(traffic),
         "promptTokensPerSecond": traffic.prompt_tokens_per_second,
         "preemptionsPerSecond": traffic.preemptions_per_second,
-        "kvCacheUsage": traffic.kv_cache_usage,
-        "readyPods": ctx.pool.ready,
-        "observedPods": traffic.observed_pods,
     }
-    if ctx.plan is not None:
-        figures |= {
-            "arrivalsPerSecond": ctx.plan.rate,
-            "expectedPerSecond": ctx.plan.coming,
-            "strain": ctx.plan.strain,
-            "allowedStrain": ctx.plan.allowed,
-            "neededReplicas": ctx.plan.need,
-            "enoughReplicas": ctx.plan.shrink_to,
-        }
+    if traffic.kv_cache_usage is not None:
+        figures["kvCacheUsage"] = traffic.kv_cache_usage
+    figures["readyPods"] = float(ctx.pool.ready)
+    figures["observedPods"] = float(traffic.observed_pods)
+    if plan is not None:
+        figures["arrivalsPerSecond"] = plan.rate
+        figures["expectedPerSecond"] = plan.coming
+        figures["strain"] = plan.strain
+        figures["allowedStrain"] = plan.allowed
+        figures["neededReplicas"] = plan.need
+        figures["enoughReplicas"] = float(plan.shrink_to)
     for sli, slo in ctx.assessment.slos.items():
-        name = sli.lower()
-        figures[f"{name}P99Seconds"] = slo.p99.seconds if slo.p99 is not None else None
-        for minutes in (1, 5):
-            window = slo.window(minutes * 60)
-            figures[f"{name}Burn{minutes}m"] = window.burn.point if window is not None else None
-    return {name: float(value) for name, value in figures.items() if value is not None and math.isfinite(value)}
+        p99, *burns = _FIGURES[sli]
+        if slo.p99 is not None:
+            figures[p99] = slo.p99.seconds
+        for name, seconds in zip(burns, (60, 300), strict=True):
+            if (window := slo.window(seconds)) is not None:
+                figures[name] = window.burn.point
+    return dict(compress(figures.items(), map(isfinite, figures.values())))
 
 
-def _remember(ctx: Context, decision: Decision) -> Memory:
+def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     """The memory for the next tick. Only what is acted upon counts as changed."""
     now, current, memory = ctx.now, ctx.current, ctx.memory
-    memory = dataclasses.replace(memory, seen=current, decided=current)
+    memory = evolve(memory, seen=current, decided=current, words=words)
     if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
-    memory = dataclasses.replace(
-        memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at
-    )
+    memory = evolve(memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at)
     if Lever.MAX_NUM_SEQS in decision.changed:
         memory = _remember_cap(ctx, decision, memory)
     if decision.reason is Reason.TPOT_LOWER_TOKEN_BUDGET and decision.levers.max_num_batched_tokens is not None:
-        memory = dataclasses.replace(memory, tokens_mark=CapMark(now, decision.levers.max_num_batched_tokens))
+        memory = evolve(memory, tokens_mark=CapMark(now, decision.levers.max_num_batched_tokens))
     if decision.levers.replicas > current.replicas and not ctx.finding.calm:
-        memory = dataclasses.replace(memory, strain=Strain(now, ctx.traffic.running / ctx.serving))
+        memory = evolve(memory, strain=Strain(now, ctx.traffic.running / ctx.serving))
     if decision.reason is Reason.RELEASE_UNSCHEDULABLE and not ctx.finding.calm:
-        memory = dataclasses.replace(memory, released_at=now)
+        memory = evolve(memory, released_at=now)
     return memory
 
 
@@ -229,10 +230,10 @@ def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:
     before, after = ctx.current.max_num_seqs, decision.levers.max_num_seqs
     if after > before:
         raised = CapRaise(at=ctx.now, before=before, after=after, failing=ctx.pool.failing)
-        return dataclasses.replace(memory, last_raise=raised)
-    memory = dataclasses.replace(memory, last_raise=None)
+        return evolve(memory, last_raise=raised)
+    memory = evolve(memory, last_raise=None)
     if decision.reason is Reason.ROLL_BACK_CAP:
-        return dataclasses.replace(memory, cap_bound=after)
+        return evolve(memory, cap_bound=after)
     if decision.reason in _MARKS_CAP:
-        return dataclasses.replace(memory, cap_mark=CapMark(ctx.now, after))
+        return evolve(memory, cap_mark=CapMark(ctx.now, after))
     return memory

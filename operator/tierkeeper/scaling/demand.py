@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,7 +83,8 @@ class Demand:
 
 def look(looks: Sequence[Look], *, now: float, traffic: Traffic) -> tuple[Look, ...]:
     """The looks with this one."""
-    kept = tuple(one for one in looks if now - LOOKS_SECONDS <= one.at < now)
+    oldest = now - LOOKS_SECONDS
+    kept = [one for one in looks if oldest <= one.at < now]
     present = traffic.running + traffic.waiting
     return (*kept, Look(now, traffic.waiting, present, traffic.finished_per_second, traffic.observed_pods))
 
@@ -106,9 +108,13 @@ def minute_over(minutes: Sequence[Minute], *, now: float, rate: float, work: flo
     return (*minutes, Minute(now, rate, rate * work))[-MINUTES:]
 
 
-def demand(looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float) -> Demand:
-    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs."""
-    bunching = _bunching(minutes)
+def demand(
+    looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float, bunching: float | None = None
+) -> Demand:
+    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs,
+    ``bunching`` that of these very minutes where it was worked out before."""
+    if bunching is None:
+        bunching = bunching_of(minutes)
     level, counted = _level(minutes, rate, bunching)
     for jump, seconds in _jumps(looks):
         # Two stretches of that length are compared, the one that ends now and the one that has left the minute.
@@ -141,14 +147,15 @@ def deviation(rate: float, seconds: float, bunching: float) -> float:
     return math.sqrt(bunching * max(rate, 1.0 / seconds) / seconds)
 
 
-def _bunching(minutes: Sequence[Minute]) -> float:
+def bunching_of(minutes: Sequence[Minute]) -> float:
     """Variance over mean of a minute's count. From differences of neighbours, which no slow trend enters. Steps of the
     load are no noise: the largest difference is left out, and the next three where no noise reaches them.
 
     Two minutes of 3.5 and 1.8 requests/s: 60 * 1.7 ** 2 / 5.3 = 33, that of 20 and 22: 60 * 2 ** 2 / 42 = 5.7. A burst
     of two minutes after a minute of calm is all edges: so few differences count for no more than most loads bunch.
     """
-    shown = [60.0 * (b.rate - a.rate) ** 2 / max(a.rate + b.rate, 1.0 / 60.0) for a, b in itertools.pairwise(minutes)]
+    rates = [minute.rate for minute in minutes]
+    shown = [60.0 * (b - a) ** 2 / max(a + b, 1.0 / 60.0) for a, b in itertools.pairwise(rates)]
     noise = sorted(shown)[:-1]
     while noise and len(noise) > len(shown) - BURST_EDGES and noise[-1] > CERTAIN**2 * MOST_BUNCHING:
         noise.pop()
@@ -169,14 +176,25 @@ def _jumps(looks: Sequence[Look]) -> list[tuple[float, float]]:
         return []
     last, found = looks[-1], []
     for span in (LOOK_BACK_SECONDS, SCRAPE_SECONDS):
-        before = [one for one in looks if last.at - one.at >= span - 1.0]
-        if before and all(one.pods == last.pods for one in looks if one.at >= before[-1].at):
-            first, seconds = before[-1], last.at - before[-1].at
+        first = _before(looks, span - 1.0)
+        if first is not None:
+            seconds = last.at - first.at
             finished = first.finished + (last.finished - first.finished) * RATE_SECONDS / seconds
             if last.waiting <= first.waiting:
                 finished = min(finished, last.finished)
             found.append((max(finished, 0.0) + (last.present - first.present) / seconds, seconds))
     return found
+
+
+def _before(looks: Sequence[Look], seconds: float) -> Look | None:
+    """The newest look at least so long before the last one; None where there is none, or other pods were seen since."""
+    last = looks[-1]
+    for one in reversed(looks):
+        if one.pods != last.pods:
+            return None
+        if last.at - one.at >= seconds:
+            return one
+    return None
 
 
 def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:
@@ -197,14 +215,16 @@ def _line(minutes: Sequence[Minute], bunching: float, work: float) -> tuple[floa
     """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
     may be chance, or the minutes lie off the line by more than that: steps are no trend."""
     count = len(minutes)
-    mean_at = sum(m.at for m in minutes) / count
-    mean_rate = sum(m.work for m in minutes) / count / work
-    spread = sum((m.at - mean_at) ** 2 for m in minutes)
-    slope = sum((m.at - mean_at) * (m.work / work - mean_rate) for m in minutes) / spread
+    mean_at = sum([m.at for m in minutes]) / count
+    mean_rate = sum([m.work for m in minutes]) / count / work
+    times = [m.at - mean_at for m in minutes]
+    rates = [m.work / work - mean_rate for m in minutes]
+    spread = sum([at**2 for at in times])
+    slope = sum(map(operator.mul, times, rates)) / spread
     noise = deviation(mean_rate, 60.0, bunching)
     if abs(slope) <= CERTAIN * noise / math.sqrt(spread):
         return None
-    off = sum((m.work / work - mean_rate - slope * (m.at - mean_at)) ** 2 for m in minutes) / (count - 2)
+    off = sum([(rate - slope * at) ** 2 for at, rate in zip(times, rates, strict=True)]) / (count - 2)
     if off > (CERTAIN * noise) ** 2:
         return None
     return mean_rate + slope * (minutes[-1].at - mean_at), slope

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tierkeeper.scaling.demand import Demand
+from tierkeeper.scaling.evolve import evolve
 
 #: History is kept in quarters of an hour, for a week and a quarter more.
 SLOT_SECONDS = 900.0
@@ -49,7 +49,7 @@ class Test:
     """By way, in their order; the season None while there is no history."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Forecaster:
     """State of one tier's forecast."""
 
@@ -92,7 +92,7 @@ def observe(forecaster: Forecaster, demand: Demand, *, now: float, lead_seconds:
         pending = (*pending, Test(now + lead_seconds, said))
     elif not due:
         return forecaster
-    return dataclasses.replace(forecaster, tests=pending)
+    return evolve(forecaster, tests=pending)
 
 
 def _said(
@@ -109,7 +109,8 @@ def _season(forecaster: Forecaster, level: float, *, now: float, lead_seconds: f
     """Today's level times what the same time of day (or of the week) did next: yesterday 8 to 10, today 12 to 15."""
     factors = []
     for period in PERIODS_SECONDS:
-        before, after = _past(forecaster, now - period), _past(forecaster, now + lead_seconds - period)
+        before = _past(forecaster, now - period)
+        after = _past(forecaster, now + lead_seconds - period) if before is not None else None
         if before is not None and after is not None and before > 0:
             factors.append(after / before)
     return level * sum(factors) / len(factors) if factors else None
@@ -130,14 +131,12 @@ def _past(forecaster: Forecaster, at: float) -> float | None:
 def _record(forecaster: Forecaster, *, now: float, rate: float) -> Forecaster:
     start = forecaster.slot_at
     if start is None:
-        return dataclasses.replace(forecaster, slot_at=now, slot_sum=rate, slot_count=1)
+        return evolve(forecaster, slot_at=now, slot_sum=rate, slot_count=1)
     if now - start < SLOT_SECONDS:
-        return dataclasses.replace(
-            forecaster, slot_sum=forecaster.slot_sum + rate, slot_count=forecaster.slot_count + 1
-        )
+        return evolve(forecaster, slot_sum=forecaster.slot_sum + rate, slot_count=forecaster.slot_count + 1)
     mean = forecaster.slot_sum / max(forecaster.slot_count, 1)
     ended = min(int((now - start) // SLOT_SECONDS), SLOTS)
-    return dataclasses.replace(
+    return evolve(
         forecaster,
         slots=(*forecaster.slots, *([mean] * ended))[-SLOTS:],
         slot_at=start + int((now - start) // SLOT_SECONDS) * SLOT_SECONDS,
@@ -155,7 +154,7 @@ def _score(forecaster: Forecaster, test: Test, *, actual: float) -> Forecaster:
         kept * loss + _loss(value, actual) / scale for loss, value in zip(forecaster.losses, said, strict=True)
     )
     tests = forecaster.season_tests + (test.said[2] is not None)
-    return dataclasses.replace(forecaster, losses=(none, trend, seasonal), season_tests=tests)
+    return evolve(forecaster, losses=(none, trend, seasonal), season_tests=tests)
 
 
 def _loss(said: float, actual: float) -> float:

@@ -56,7 +56,8 @@ def shrinks(proposal: Proposal, ctx: Context) -> bool:
 
 
 def moves_live(proposal: Proposal, ctx: Context) -> bool:
-    return dataclasses.replace(proposal.levers, replicas=ctx.current.replicas) != ctx.current
+    after, before = proposal.levers, ctx.current
+    return (after.max_num_seqs, after.max_num_batched_tokens) != (before.max_num_seqs, before.max_num_batched_tokens)
 
 
 def keep_replicas(proposal: Proposal, ctx: Context, *, reason: Reason, message: str, limited: bool = False) -> Proposal:

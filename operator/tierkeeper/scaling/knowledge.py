@@ -5,15 +5,15 @@ Plain values in the tier's memory, never saved: an operator that starts anew beg
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 
-from tierkeeper.engine.capacity import Capacity, Limits, capacity, speed, usable_share, work_seconds
+from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, speed, tail, work_seconds
 from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
 from tierkeeper.scaling.demand import Demand, Look, Minute
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.forecast import Forecaster
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Traffic
@@ -74,7 +74,7 @@ class Mean:
         return self.total / self.weight if self.weight > 0 else default
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Knowledge:
     """See the module. Times are monotonic seconds."""
 
@@ -91,6 +91,8 @@ class Knowledge:
     kv_sequences: Mean = Mean()
     looks: tuple[Look, ...] = ()
     minutes: tuple[Minute, ...] = ()
+    bunching: float | None = None
+    """Of those minutes: they change once a minute, and ticks are more frequent."""
     demand: Demand | None = None
     forecaster: Forecaster = field(default_factory=Forecaster)
     belief: Belief = field(default_factory=belief.fresh)
@@ -99,6 +101,8 @@ class Knowledge:
     weighed_at: float | None = None
     overloaded_at: float | None = None
     """The last tick at which more arrived than the pool can serve at all, or waited since then."""
+    here: Model | None = None
+    """``model`` at the levers that the last believed tick found."""
 
     @property
     def lengths(self) -> Lengths:
@@ -115,7 +119,7 @@ class Knowledge:
 
 def of_another_engine(knowledge: Knowledge) -> Knowledge:
     """What stays true when the engine changes: who asks for what, not how fast it is answered."""
-    return dataclasses.replace(
+    return evolve(
         knowledge,
         pods=(-1, -1),
         slowness=Mean(),
@@ -124,6 +128,7 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
         strains=(),
         weighed_at=None,
         overloaded_at=None,
+        here=None,
     )
 
 
@@ -144,27 +149,26 @@ class Model:
     """What the replicas of a pool should carry, by the model, at some levers."""
 
     one: Capacity
+    tail: Tail
     profile: Profile
     speed: float
     lengths: Lengths
     objective: Objective
 
+    @classmethod
+    def of(cls, profile: Profile, *, speed: float, lengths: Lengths, objective: Objective, limits: Limits) -> Model:
+        """The model of replicas of that speed, for this mix and within these limits."""
+        one = capacity(profile, speed=speed, lengths=lengths, limits=limits)
+        beyond = tail(profile, speed=speed, lengths=lengths, batch=one.batch, ttft_seconds=objective.ttft_seconds)
+        return cls(one, beyond, profile, speed, lengths, objective)
+
     def within(self, limits: Limits) -> Model:
         """The same pool within other limits."""
-        one = capacity(self.profile, speed=self.speed, lengths=self.lengths, limits=limits)
-        return dataclasses.replace(self, one=one)
+        return Model.of(self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits)
 
     def rate(self, replicas: float) -> float:
         """Requests a second at which so many replicas together should spend just their error budget."""
-        share = usable_share(
-            self.profile,
-            speed=self.speed,
-            lengths=self.lengths,
-            batch=self.one.batch,
-            replicas=replicas,
-            ttft_seconds=self.objective.ttft_seconds,
-        )
-        return share * replicas * self.one.requests_per_second
+        return self.tail.usable_share(replicas) * replicas * self.one.requests_per_second
 
     def replicas(self, rate: float, *, strain: float, backlog: float = 0.0) -> float:
         """How many carry ``rate`` at ``strain`` times what they should, never above MOST_USED of what they can.
@@ -172,9 +176,13 @@ class Model:
         ``backlog``: requests a second to be worked off beside, at all that the replicas can.
         """
         least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
-        needed = least
+        needed, share, each = least, self.tail.usable_share, self.one.requests_per_second
         for _ in range(8):
-            needed = max(least, needed * rate / (strain * self.rate(needed)))
+            better = needed * rate / (strain * (share(needed) * needed * each))
+            better = least if better < least else better
+            if better == needed:
+                break  # no further step would move it
+            needed = better
         return needed
 
 
@@ -183,9 +191,8 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
     slowness, objective = knowledge.speed, spec.objective
     if slowness is None or objective is None:
         return None
-    lengths = knowledge.lengths
-    one = capacity(profile, speed=slowness, lengths=lengths, limits=limits_of(spec, levers, knowledge))
-    return Model(one, profile, slowness, lengths, objective)
+    limits = limits_of(spec, levers, knowledge)
+    return Model.of(profile, speed=slowness, lengths=knowledge.lengths, objective=objective, limits=limits)
 
 
 def learn(
@@ -201,7 +208,7 @@ def learn(
     """What is known after one tick. From a tick that cannot be believed nothing is learned, and queues' growth is
     not read across it."""
     if not assessment.state.known:
-        return dataclasses.replace(knowledge, looks=(), pods=(-1, -1)) if knowledge.looks else knowledge
+        return evolve(knowledge, looks=(), pods=(-1, -1)) if knowledge.looks else knowledge
     traffic = assessment.traffic
     pods = traffic.observed_pods, pool.ready
     even_since = knowledge.even_since if pods == knowledge.pods else now
@@ -211,27 +218,34 @@ def learn(
     # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
     seen = traffic.observed_pods / serving(pool, traffic) if even else 1.0
     rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
-    minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
+    minutes, bunching, work = knowledge.minutes, knowledge.bunching, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    arriving = demand.demand(looks, minutes, rate=rate, work=work)
-    knowledge = _mix(knowledge, traffic=traffic, elapsed=elapsed)
-    knowledge = dataclasses.replace(
-        _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile) if even else knowledge,
+    if minutes is not knowledge.minutes or bunching is None:
+        bunching = demand.bunching_of(minutes)
+    arriving = demand.demand(looks, minutes, rate=rate, work=work, bunching=bunching)
+    prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
+    knowledge = evolve(
+        knowledge,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
         at=now,
         pods=pods,
         even_since=even_since,
         looks=looks,
         minutes=minutes,
+        bunching=bunching,
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
+    if even:
+        knowledge = _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile)
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
-def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge:
-    """Mean lengths from one look. Ratios of the same pods' counters hold while pods come and go: the mix changes just
-    when a pool grows for it."""
+def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> tuple[Mean, Mean]:
+    """Mean lengths of prompts and outputs after one look. Ratios of the same pods' counters hold while pods come and
+    go: the mix changes just when a pool grows for it."""
     requests = traffic.requests_per_second * elapsed
     prompt, output = knowledge.prompt_tokens, knowledge.output_tokens
     if requests > 0 and traffic.prompt_tokens_per_second > 0:
@@ -242,7 +256,7 @@ def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> Knowledge
         output = output.add(
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
-    return dataclasses.replace(knowledge, prompt_tokens=prompt, output_tokens=output)
+    return prompt, output
 
 
 def _measure(
@@ -254,7 +268,7 @@ def _measure(
     (arrivals x seconds of reading) are not among them.
     """
     pods = max(traffic.observed_pods, 1)
-    running = sum(one.present - one.waiting for one in looks) / len(looks)
+    running = sum([one.present - one.waiting for one in looks]) / len(looks)
     reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
     decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
     if decoding <= 0 or tokens <= 0:
@@ -271,7 +285,7 @@ def _measure(
     kv, usage = found.kv_sequences, traffic.kv_cache_usage or 0.0
     if usage >= KV_TELLS:
         kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
-    return dataclasses.replace(
+    return evolve(
         found,
         kv_sequences=kv,
         slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
@@ -284,16 +298,16 @@ def _weigh(
     """Note how strained the pool is, and once a minute hold the minute's misses against it."""
     here = model(spec, pool.current, knowledge, profile)
     if here is None or knowledge.demand is None:
-        return knowledge
+        return evolve(knowledge, here=here)
     pods = serving(pool, assessment.traffic)
     strain = knowledge.demand.level / here.rate(pods)
-    strains = (*(one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS), (now, strain))
+    strains = (*[one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS], (now, strain))
     overloaded_at = knowledge.overloaded_at
     recently = overloaded_at is not None and now - overloaded_at < WEIGH_SECONDS
     beyond = knowledge.demand.level >= MOST_USED * pods * here.one.requests_per_second
     if beyond or (recently and backlog(assessment.traffic, here.objective) > 0):
         overloaded_at = now
-    knowledge = dataclasses.replace(knowledge, strains=strains, overloaded_at=overloaded_at)
+    knowledge = evolve(knowledge, here=here, strains=strains, overloaded_at=overloaded_at)
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:
         return knowledge
@@ -309,7 +323,7 @@ def _weigh(
             budget=here.objective.error_budget,
             seconds=min(now - since, 10 * WEIGH_SECONDS),
         )
-    return dataclasses.replace(knowledge, belief=learned, weighed_at=now)
+    return evolve(knowledge, belief=learned, weighed_at=now)
 
 
 def backlog(traffic: Traffic, objective: Objective) -> float:

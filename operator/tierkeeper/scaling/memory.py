@@ -6,12 +6,12 @@ stabilization window, because it cannot know what happened before.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 
 from tierkeeper.engine.latency import Lengths, Profile
 from tierkeeper.scaling import knowledge as known
+from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.knowledge import STARTUP_SECONDS, Knowledge
 from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment
@@ -74,7 +74,7 @@ STARTUP_WEIGHT = 0.3
 DRAIN_LOOK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Memory:
     """State of one tier's loop. Times are monotonic seconds; None means that it has not happened."""
 
@@ -173,7 +173,7 @@ class Memory:
 
 
 def latest(*times: float | None) -> float | None:
-    return max((t for t in times if t is not None), default=None)
+    return max([t for t in times if t is not None], default=None)
 
 
 def in_flight(pool: PoolState, assessment: Assessment) -> int:
@@ -201,7 +201,7 @@ def observe(
 ) -> Memory:
     """The memory after looking at the pool, before anything is decided."""
     if memory.engine != spec.engine:
-        memory = dataclasses.replace(
+        memory = evolve(
             memory,
             engine=spec.engine,
             startup_seconds=None,
@@ -216,7 +216,7 @@ def observe(
     coming = in_flight(pool, assessment)
     grew = memory.ready is not None and pool.ready > memory.ready
     asked, startup = _startup(memory, now=now, coming=coming, grew=grew, ready=pool.ready)
-    return dataclasses.replace(
+    return evolve(
         memory,
         ready=pool.ready,
         capacity_at=now if grew else memory.capacity_at,
@@ -265,16 +265,16 @@ def _observe_replicas(memory: Memory, *, now: float, current: Levers) -> Memory:
     """When the replicas last changed. A count that is neither what was seen nor what was decided is another hand's."""
     seen, decided = memory.seen, memory.decided
     if seen is None or decided is None or current.replicas == seen.replicas:
-        return memory if not memory.drift else dataclasses.replace(memory, drift="")
+        return memory if not memory.drift else evolve(memory, drift="")
     if current.replicas > seen.replicas:
-        memory = dataclasses.replace(memory, grown_at=now)
+        memory = evolve(memory, grown_at=now)
     if current.replicas == decided.replicas:
-        return dataclasses.replace(memory, drift="", replicas_at=memory.decided_at)
+        return evolve(memory, drift="", replicas_at=memory.decided_at)
     drift = f"replicas were changed {decided.replicas} → {current.replicas} by another hand"
-    return dataclasses.replace(memory, drift=drift, replicas_at=now)
+    return evolve(memory, drift=drift, replicas_at=now)
 
 
 def remember_recommendation(memory: Memory, *, now: float, replicas: int, window_seconds: float) -> Memory:
     """Adds what this tick wanted to the sliding maximum; what is older than the window, or lower, can never count."""
     kept = tuple(r for r in memory.recommendations if r.at >= now - window_seconds and r.replicas > replicas)
-    return dataclasses.replace(memory, recommendations=(*kept, Recommendation(now, replicas)))
+    return evolve(memory, recommendations=(*kept, Recommendation(now, replicas)))

@@ -104,7 +104,7 @@ class Limit:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decision:
     """Value + reason + message. This one text is what condition, Event, log line and metric say."""
 

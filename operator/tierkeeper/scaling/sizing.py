@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tierkeeper.engine.capacity import batch_within, long_prompt_seconds, token_budget
-from tierkeeper.engine.latency import Profile
 from tierkeeper.scaling.belief import strain_for
 from tierkeeper.scaling.forecast import Way, expected
-from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of, model
+from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.scaling.pace import allowed_share
 from tierkeeper.slo.model import Assessment
@@ -79,7 +78,6 @@ def plan(
     assessment: Assessment,
     pool: PoolState,
     knowledge: Knowledge,
-    profile: Profile,
     now: float,
     lead_seconds: float,
     live: bool,
@@ -91,7 +89,7 @@ def plan(
     ``live``: cap and token budget can be moved now; else the current ones are planned with. The ceilings are what has
     not gone wrong lately.
     """
-    arriving, here = knowledge.demand, model(spec, pool.current, knowledge, profile)
+    arriving, here = knowledge.demand, knowledge.here
     if arriving is None or here is None:
         return None
     levers = _limits(spec, pool.current, here, (cap_ceiling, tokens_ceiling)) if live else pool.current
@@ -103,8 +101,9 @@ def plan(
     pods = serving(pool, traffic)
     growth = max(0.0, arriving.level - pods * there.one.requests_per_second) * lead_seconds
     queued = backlog(traffic, here.objective) + growth
-    need = there.replicas(coming, strain=allowed, backlog=queued / BACKLOG_SECONDS)
-    spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=queued / BACKLOG_SECONDS)
+    excess = queued / BACKLOG_SECONDS
+    need = there.replicas(coming, strain=allowed, backlog=excess)
+    spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=excess)
     unseen = max(0, pool.ready - traffic.observed_pods)
     return Plan(
         grow_to=_up(need),
@@ -117,7 +116,7 @@ def plan(
         strain=arriving.level / here.rate(pods),
         allowed=allowed,
         floor=knowledge.belief.floor,
-        grow_to_as_set=_up(here.replicas(coming, strain=allowed, backlog=queued / BACKLOG_SECONDS)),
+        grow_to_as_set=_up(need if there is here else here.replicas(coming, strain=allowed, backlog=excess)),
     )
 
 

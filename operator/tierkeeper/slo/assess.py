@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from math import inf, isnan
 
 from tierkeeper.slo import messages
 from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
 from tierkeeper.slo.evaluate import evaluate, thresholds
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
-from tierkeeper.slo.readings import Problem, Readings, value_problem
+from tierkeeper.slo.readings import Figures, Problem, Readings, value_problem
 from tierkeeper.slo.signals import SignalKind, Stat
 from tierkeeper.tier import Objective, TierKey
 
@@ -20,13 +21,6 @@ SCRAPES_TO_FIRST_SAMPLES = 4
 SCRAPES_TO_STALE = 3
 """Scrapes without a new sample after which a pod's figures are too old to act on."""
 
-_TRAFFIC_RATES = (
-    SignalKind.FINISHED,
-    SignalKind.PROMPT_TOKENS,
-    SignalKind.GENERATION_TOKENS,
-    SignalKind.REJECTED,
-    SignalKind.PREEMPTIONS,
-)
 _GAUGES = (SignalKind.RUNNING, SignalKind.WAITING, SignalKind.WAITING_FLOOR, SignalKind.KV_CACHE_USAGE)
 _SEVERITY = (
     SignalState.OK,
@@ -38,7 +32,11 @@ _SEVERITY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+_Gauges = Mapping[SignalKind, Sequence[float]]
+"""By kind, in the order of the observed pods."""
+
+
+@dataclass(slots=True)
 class _Verdict:
     """A state with its cause and one sentence."""
 
@@ -86,7 +84,7 @@ def assess(
     return tick.known(readings, observed)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tick:
     """The arguments of one ``assess`` call, so that its steps need not hand them on one by one."""
 
@@ -151,14 +149,15 @@ class _Tick:
 
     def known(self, readings: Readings, observed: list[str]) -> Assessment:
         """There are fresh series: read the traffic, then each promised SLO."""
-        problem = self._traffic_problem(readings, observed)
+        gauges = {kind: _of_pods(readings.pods.get(kind), observed) for kind in _GAUGES}
+        problem = self._traffic_problem(readings, observed, gauges)
         if problem is not None:
             return self.unknown(
                 _Verdict(SignalState.AMBIGUOUS, problem.reason, f"{problem.message}: not used."),
                 readings=readings,
                 observed=observed,
             )
-        traffic = self._traffic(readings, observed)
+        traffic = self._traffic(readings, observed, gauges)
         idle = (
             traffic.observed_pods == traffic.live_pods
             and not traffic.running
@@ -239,11 +238,14 @@ class _Tick:
     def _frozen(self, readings: Readings) -> bool:
         return self.now - self._moved_at(readings) > SCRAPES_TO_STALE * self.scrape_interval
 
-    def _traffic_problem(self, readings: Readings, observed: list[str]) -> Problem | None:
-        for kind in _GAUGES:
-            figures = readings.pods.get(kind, {})
-            for pod in observed:
-                if not 0.0 <= (value := figures.get(pod, 0.0)) < inf:
+    def _traffic_problem(self, readings: Readings, observed: list[str], gauges: _Gauges) -> Problem | None:
+        rates = [*chain.from_iterable([stats.values() for stats in readings.rates.values()])]
+        # Nearly always all is well, which this shows without a step in Python for each figure. A NaN fails it.
+        if all(sum(shown) < inf and min(shown, default=0.0) >= 0.0 for shown in (rates, *gauges.values())):
+            return None
+        for kind, shown in gauges.items():
+            for pod, value in zip(observed, shown, strict=True):
+                if not 0.0 <= value < inf:
                     return value_problem(value, f"{kind} of pod {pod}")
         for signal, stats in readings.rates.items():
             for value in stats.values():
@@ -251,35 +253,33 @@ class _Tick:
                     return value_problem(value, str(signal))
         return None
 
-    def _traffic(self, readings: Readings, observed: list[str]) -> Traffic:
-        def total(kind: SignalKind) -> float:
-            figures = readings.pods.get(kind, {})
-            return sum([figures.get(pod, 0.0) for pod in observed])
+    def _traffic(self, readings: Readings, observed: list[str], gauges: _Gauges) -> Traffic:
+        window, evidence = self.windows.rate, self.windows.evidence
+
+        def rate(kind: SignalKind) -> float:
+            return readings.rate(kind, window) or 0.0
 
         def mean(kind: SignalKind) -> float | None:
-            seconds = readings.rate(kind, self.windows.rate, Stat.SUM)
-            count = readings.rate(kind, self.windows.rate, Stat.COUNT)
+            figures = readings.rates.get((kind, window), {})
+            seconds, count = figures.get(Stat.SUM), figures.get(Stat.COUNT)
             return seconds / count if seconds is not None and count else None
 
-        rates = {kind: readings.rate(kind, self.windows.rate) or 0.0 for kind in _TRAFFIC_RATES}
-        usage = readings.pods.get(SignalKind.KV_CACHE_USAGE, {})
-        evidence = self.windows.evidence
         return Traffic(
-            running=total(SignalKind.RUNNING),
-            waiting=total(SignalKind.WAITING),
-            waiting_floor=total(SignalKind.WAITING_FLOOR),
-            requests_per_second=readings.rate(SignalKind.REQUESTS, self.windows.rate) or 0.0,
-            finished_per_second=rates[SignalKind.FINISHED],
-            prompt_tokens_per_second=rates[SignalKind.PROMPT_TOKENS],
-            generation_tokens_per_second=rates[SignalKind.GENERATION_TOKENS],
-            rejected_per_second=rates[SignalKind.REJECTED],
-            preemptions_per_second=rates[SignalKind.PREEMPTIONS],
+            running=sum(gauges[SignalKind.RUNNING]),
+            waiting=sum(gauges[SignalKind.WAITING]),
+            waiting_floor=sum(gauges[SignalKind.WAITING_FLOOR]),
+            requests_per_second=rate(SignalKind.REQUESTS),
+            finished_per_second=rate(SignalKind.FINISHED),
+            prompt_tokens_per_second=rate(SignalKind.PROMPT_TOKENS),
+            generation_tokens_per_second=rate(SignalKind.GENERATION_TOKENS),
+            rejected_per_second=rate(SignalKind.REJECTED),
+            preemptions_per_second=rate(SignalKind.PREEMPTIONS),
             mean_queue_seconds=mean(SignalKind.QUEUE_TIME),
             mean_prefill_seconds=mean(SignalKind.PREFILL_TIME),
             mean_ttft_seconds=mean(SignalKind.TTFT_TIME),
             mean_prompt_tokens=mean(SignalKind.PROMPT_LENGTH),
             mean_output_tokens=mean(SignalKind.OUTPUT_LENGTH),
-            kv_cache_usage=max((usage[pod] for pod in observed if pod in usage), default=None),
+            kv_cache_usage=_highest(readings.pods.get(SignalKind.KV_CACHE_USAGE), observed),
             requests_5m=(readings.rate(SignalKind.REQUESTS, evidence) or 0.0) * evidence,
             observed_pods=len(observed),
             live_pods=len(self.live_pods),
@@ -303,3 +303,13 @@ class _Tick:
             evaluated_at=evaluated_at,
             evaluation_moved_at=self._moved_at(readings),
         )
+
+
+def _of_pods(figures: Figures | None, pods: Sequence[str]) -> list[float]:
+    """A gauge of these pods, 0 where one has no such series."""
+    return list(map(figures.get, pods, repeat(0.0))) if figures else [0.0] * len(pods)
+
+
+def _highest(figures: Figures | None, pods: Sequence[str]) -> float | None:
+    """The highest of these pods' figures; None where none has one."""
+    return max([figures[pod] for pod in pods if pod in figures], default=None) if figures else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, sqrt
 
-from tierkeeper.slo.model import Assessment, Ratio, WindowSli
+from tierkeeper.slo.model import Assessment, Ratio, WindowSli, find_window
 
 SCRAPES_PER_WINDOW = 4
 """A rate needs two samples; four scrapes a window still leave two when one is lost and one falls outside."""
@@ -118,11 +118,10 @@ def pair_burns(
 ) -> bool:
     """Whether both windows of a pair exceed its factor, the long one beyond chance. A missing window never burns."""
     asked = pair.error_ratio(budget)
-    exceeding = {w.seconds: w for w in windows if reading(w.ratio) > asked}
-    long = exceeding.get(pair.long_seconds)
-    return (
-        pair.short_seconds in exceeding and long is not None and evident(reading(long.ratio), long.total, above=asked)
-    )
+    short, long = find_window(windows, pair.short_seconds), find_window(windows, pair.long_seconds)
+    if short is None or long is None or reading(short.ratio) <= asked or reading(long.ratio) <= asked:
+        return False
+    return evident(reading(long.ratio), long.total, above=asked)
 
 
 def budget_left(*, error_ratio: float, total: float, budget: float) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tierkeeper.slo import messages
-from tierkeeper.slo.burn import Windows, budget_left, burn, evident, optimistic, pair_burns, point
+from tierkeeper.slo.burn import Windows, budget_left, evident, optimistic, pair_burns, point
 from tierkeeper.slo.histogram import ErrorRatio, quantile, top_finite_edge
 from tierkeeper.slo.model import Histogram, SignalState, Sli, SloAssessment, WindowSli
 from tierkeeper.slo.readings import FAMILIES, Problem, Readings, WindowHistogram
@@ -68,7 +68,7 @@ def evaluate(
     return slo.judged(evidence.metric, histogram, measured, slis)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Slo:
     """What every outcome of one SLO shares."""
 
@@ -82,14 +82,13 @@ class _Slo:
 
     def window_slis(self, histograms: Mapping[int, WindowHistogram]) -> tuple[WindowSli, ...]:
         """The control windows with requests in them that can be measured, ascending."""
-        found = []
-        for seconds in self.windows.seconds:
-            window = histograms.get(seconds)
-            measured = window.error_ratio(self.threshold) if window else None
-            if window is not None and window.histogram is not None and measured is not None:
-                rates = burn(measured.ratio, budget=self.objective.error_budget)
-                found.append(WindowSli(seconds, window.histogram.total, measured.ratio, rates))
-        return tuple(found)
+        budget = self.objective.error_budget
+        found = [
+            histograms[seconds].sli(seconds, threshold=self.threshold, budget=budget)
+            for seconds in self.windows.seconds
+            if seconds in histograms
+        ]
+        return tuple(one for one in found if one is not None)
 
     def quiet(self, fast: Sequence[WindowHistogram], slis: tuple[WindowSli, ...], message: str) -> SloAssessment:
         """Known, with nothing to judge: no request in the evidence window."""
@@ -125,6 +124,7 @@ class _Slo:
         p99, neighbours = quantile(histogram, 0.99), measured.neighbours
         message = messages.slo(sli=self.sli, window=evidence, p99=p99, threshold=self.threshold, neighbours=neighbours)
         budget, pairs = self.objective.error_budget, self.windows.pairs
+        spends = any(w.ratio.point > budget for w in slis)  # no pair asks for less than the budget
         return SloAssessment(
             sli=self.sli,
             threshold_seconds=self.threshold,
@@ -139,8 +139,8 @@ class _Slo:
             boundary_aligned=measured.aligned,
             nearest_aligned_seconds=neighbours,
             budget_left=self._budget_left(),
-            burning=any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
-            urgent=pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
+            burning=spends and any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
+            urgent=spends and pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
             met=self._met(evidence),
         )
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import exp, inf, isclose, isinf, isnan, log
 from operator import le as at_most
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from tierkeeper.slo.model import Histogram, Quantile, Ratio
 
@@ -24,8 +23,7 @@ class MalformedError(ValueError):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRatio:
+class ErrorRatio(NamedTuple):
     """The share of requests above a threshold."""
 
     ratio: Ratio
@@ -89,10 +87,11 @@ def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
     heavy tail of latencies where a straight line overstates the misses 2 to 3 times. Returns None where the threshold
     lies above every finite edge: such a target cannot be measured.
     """
-    total, edges, counts = histogram.total, histogram.edges, histogram.counts
+    edges, counts = histogram.edges, histogram.counts
+    total = counts[-1]
     place = bisect_left(edges, threshold * (1.0 - 1e-9))
     edge, survival = edges[place], max(0.0, 1.0 - counts[place] / total)
-    if isinf(edge):
+    if edge == inf:
         return None
     if isclose(edge, threshold, rel_tol=1e-9):
         return ErrorRatio(Ratio(survival, survival, survival), aligned=True, neighbours=())
@@ -106,16 +105,24 @@ def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
 def quantile(histogram: Histogram, q: float) -> Quantile | None:
     """The ``q`` quantile (0 < q < 1) in seconds by the same interpolation, so that P99 is above a threshold exactly
     when more than 1 % miss it. ``at_or_above`` in the open top bucket. None for an empty histogram."""
-    total = histogram.total
+    edges, counts, total = histogram.edges, histogram.counts, histogram.total
     if total <= 0:
         return None
-    wanted, edges, counts = 1.0 - q, histogram.edges, histogram.counts
     place = bisect_left(counts, total * (q - 1e-12))
+    edge = edges[place]
     lower_edge, lower_count = (edges[place - 1], counts[place - 1]) if place else (0.0, 0.0)
-    if isinf(edges[place]):
-        return Quantile(seconds=lower_edge, at_or_above=True)
-    low, high = (lower_edge, 1.0 - lower_count / total), (edges[place], max(0.0, 1.0 - counts[place] / total))
-    return Quantile(_latency_between(wanted, low, high, 0.5 / total))
+    if edge == inf:
+        return Quantile(lower_edge, at_or_above=True)
+    upper, survival = 1.0 - lower_count / total, max(0.0, 1.0 - counts[place] / total)
+    # The latency at which the survival falls to the wanted one: the inverse of ``_survival_between``.
+    log_low, log_high = log(upper), log(min(max(survival, 0.5 / total), upper))
+    if log_low <= log_high:
+        return Quantile(edge)
+    share = min(1.0, (log_low - log(1.0 - q)) / (log_low - log_high))
+    if lower_edge <= 0:
+        return Quantile(edge * share)
+    log_edge = log(lower_edge)
+    return Quantile(exp(log_edge + (log(edge) - log_edge) * share))
 
 
 def _survival_between(at: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:
@@ -125,17 +132,6 @@ def _survival_between(at: float, low: tuple[float, float], high: tuple[float, fl
         return 0.0
     log_low, log_high = log(low[1]), log(min(max(high[1], least), low[1]))
     return exp(log_low + (log_high - log_low) * _position(at, low[0], high[0]))
-
-
-def _latency_between(wanted: float, low: tuple[float, float], high: tuple[float, float], least: float) -> float:
-    """The latency at which the survival falls to ``wanted``: the inverse of ``_survival_between``."""
-    log_low, log_high = log(low[1]), log(min(max(high[1], least), low[1]))
-    if log_low <= log_high:
-        return high[0]
-    share = min(1.0, (log_low - log(wanted)) / (log_low - log_high))
-    if low[0] <= 0:
-        return high[0] * share
-    return exp(log(low[0]) + (log(high[0]) - log(low[0])) * share)
 
 
 def _position(at: float, low: float, high: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tierkeeper.slo.model import Quantile, Ratio, Sli, Traffic, WindowSli
 
@@ -22,6 +23,7 @@ def names(all_of_them: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+@lru_cache(maxsize=64)
 def span(seconds: int) -> str:
     """A window in the largest whole unit: ``5 min``, ``6 h``, ``90 s``."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):

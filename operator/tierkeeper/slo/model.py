@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from tierkeeper.tier import TierKey
 
@@ -58,8 +59,7 @@ class Histogram:
         return self.counts[-1] if self.counts else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(NamedTuple):
     """An error ratio with its bounds, each in [0, 1], ``lower <= point <= upper``.
 
     ``lower`` is the optimistic reading (misses counted from the next higher bucket edge), ``upper`` the pessimistic
@@ -71,16 +71,14 @@ class Ratio:
     upper: float
 
 
-@dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(NamedTuple):
     """A latency quantile in seconds. ``at_or_above`` means it lies in the open top bucket: at least this much."""
 
     seconds: float
     at_or_above: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WindowSli:
+class WindowSli(NamedTuple):
     """What one look-back window says about one SLO."""
 
     seconds: int
@@ -89,6 +87,14 @@ class WindowSli:
     ratio: Ratio
     burn: Ratio
     """Error ratio / error budget, same bounds: 1 spends the budget exactly over its period."""
+
+
+def find_window(windows: Iterable[WindowSli], seconds: int) -> WindowSli | None:
+    """The window of that length; None where it is missing."""
+    for window in windows:  # asked a dozen times a tick of a tier: a generator would take twice as long
+        if window.seconds == seconds:
+            return window
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ class SloAssessment:
     """None while the data cannot tell."""
 
     def window(self, seconds: int) -> WindowSli | None:
-        return next((w for w in self.windows if w.seconds == seconds), None)
+        return find_window(self.windows, seconds)
 
     @property
     def burns_now(self) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import inf, isinf, isnan, nan
+from operator import itemgetter
 
+from tierkeeper.slo.burn import burn
 from tierkeeper.slo.histogram import ErrorRatio, MalformedError, error_ratio, from_columns
-from tierkeeper.slo.model import Histogram, Sample, Sli
+from tierkeeper.slo.model import Histogram, Sample, Sli, WindowSli
 from tierkeeper.slo.signals import (
     FAMILY_LABEL,
     REQUEST_TPOT_FAMILY,
@@ -48,7 +50,7 @@ Figures = dict[str, float]
 """Values by pod, by stat, or by ``le`` as written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WindowHistogram:
     """The buckets of one SLI over one window: usable, or with the problem that makes them unusable."""
 
@@ -56,6 +58,9 @@ class WindowHistogram:
     histogram: Histogram | None
     problem: Problem | None = None
     _ratios: dict[float, ErrorRatio | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _slis: dict[tuple[int, float, float], WindowSli] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def error_ratio(self, threshold: float) -> ErrorRatio | None:
         """``histogram.error_ratio``, worked out once a threshold; None also where there is nothing to divide."""
@@ -64,39 +69,51 @@ class WindowHistogram:
             self._ratios[threshold] = error_ratio(counted, threshold) if counted else None
         return self._ratios[threshold]
 
+    def sli(self, seconds: int, *, threshold: float, budget: float) -> WindowSli | None:
+        """What the window of so many seconds says of one SLO, worked out once; None where ``error_ratio`` is."""
+        asked = seconds, threshold, budget
+        found = self._slis.get(asked)
+        if found is None and self.histogram is not None and (measured := self.error_ratio(threshold)) is not None:
+            rates = burn(measured.ratio, budget=budget)
+            found = self._slis[asked] = WindowSli(seconds, self.histogram.total, measured.ratio, rates)
+        return found
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True)
 class WindowBuckets:
     """One SLI's buckets over one window as they came. What follows from them is worked out once: the answer of a slow
     window serves many ticks."""
 
     families: dict[str, dict[str, Figures]] = field(default_factory=dict)
     """Family -> stat -> ``le`` as written -> value."""
+    _covered: bool | None = field(default=None, init=False, repr=False, compare=False)
+    _by_request: WindowHistogram | None = field(default=None, init=False, repr=False, compare=False)
+    _by_token: WindowHistogram | None = field(default=None, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def covered(self) -> bool:
         """Whether the preferred family is there for every series that any family has.
 
         During an image upgrade old pods know only the per-token families. Requests and tokens cannot be added, so all
         pods are then read by tokens, until no window holds an old pod any more.
         """
-        if REQUEST_TPOT_FAMILY not in self.families:
-            return False
-        tokens = sum(_series(stats) for family, stats in self.families.items() if family != REQUEST_TPOT_FAMILY)
-        return _series(self.families[REQUEST_TPOT_FAMILY]) >= tokens
+        if self._covered is None:
+            preferred = self.families.get(REQUEST_TPOT_FAMILY)
+            self._covered = preferred is not None and _series(preferred) >= sum(
+                _series(stats) for stats in self.families.values() if stats is not preferred
+            )
+        return self._covered
 
-    @cached_property
-    def by_request(self) -> WindowHistogram:
-        """The preferred family alone."""
-        return self._histogram(name for name in self.families if name == REQUEST_TPOT_FAMILY)
+    def histogram(self, *, by_request: bool) -> WindowHistogram:
+        """The preferred family alone, or the other families together; where there is but one family, that one."""
+        if by_request:
+            self._by_request = self._by_request or self._histogram([REQUEST_TPOT_FAMILY])
+            return self._by_request
+        self._by_token = self._by_token or self._histogram(sorted(self.families.keys() - {REQUEST_TPOT_FAMILY}))
+        return self._by_token
 
-    @cached_property
-    def by_token(self) -> WindowHistogram:
-        """The other families together."""
-        return self._histogram(name for name in self.families if name != REQUEST_TPOT_FAMILY)
-
-    def _histogram(self, chosen: Iterable[str]) -> WindowHistogram:
-        names = sorted(self.families if len(self.families) == 1 else chosen)
+    def _histogram(self, chosen: Sequence[str]) -> WindowHistogram:
+        names = list(self.families) if len(self.families) == 1 else chosen
         metric = " + ".join(names)
         try:
             return WindowHistogram(metric=metric, histogram=_added_up([self.families[name] for name in names]))
@@ -123,24 +140,24 @@ class Readings:
     key: TierKey
     pods: dict[SignalKind, Figures] = field(default_factory=dict)
     """Gauges by kind and pod name."""
-    rates: dict[Signal, Figures] = field(default_factory=dict)
-    """Per-second rates by signal and stat; the stat is empty where the signal has one figure only."""
-    families: dict[tuple[Sli, int], WindowBuckets] = field(default_factory=dict)
+    rates: dict[tuple[SignalKind, int], Figures] = field(default_factory=dict)
+    """Per-second rates by ``Signal`` and stat; the stat is empty where the signal has one figure only."""
+    families: dict[Sli, dict[int, WindowBuckets]] = field(default_factory=dict)
     """Buckets by SLI and window seconds."""
     evaluated_at: float | None = None
     """Prometheus' clock at the newest evaluation in the snapshot, in Unix seconds."""
 
     def rate(self, kind: SignalKind, window_seconds: int, stat: str = "") -> float | None:
         """One rate per second, or None where no series answered."""
-        return self.rates.get(Signal(kind, window_seconds), {}).get(stat)
+        figures = self.rates.get((kind, window_seconds))
+        return figures.get(stat) if figures is not None else None
 
-    def histograms(self, sli: Sli, *, control: Iterable[int]) -> dict[int, WindowHistogram]:
+    def histograms(self, sli: Sli, *, control: Collection[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
-        windows = {seconds: buckets for (kind, seconds), buckets in self.families.items() if kind is sli}
-        slow = windows.keys() - set(control)
-        per_request = all(buckets.covered for seconds, buckets in windows.items() if seconds not in slow)
+        windows = self.families.get(sli, {})
+        per_request = all(buckets.covered for seconds, buckets in windows.items() if seconds in control)
         return {
-            seconds: buckets.by_request if (buckets.covered if seconds in slow else per_request) else buckets.by_token
+            seconds: buckets.histogram(by_request=per_request if seconds in control else buckets.covered)
             for seconds, buckets in windows.items()
         }
 
@@ -190,7 +207,7 @@ def join(answers: Mapping[Signal, Mapping[TierKey, Share]]) -> dict[TierKey, Rea
                 readings = tiers[key] = Readings(key=key, evaluated_at=share.at)
             readings.evaluated_at = max(share.at, readings.evaluated_at or share.at)
             if sli is not None:
-                readings.families[sli, signal.window_seconds] = share.buckets
+                readings.families.setdefault(sli, {})[signal.window_seconds] = share.buckets
             elif kind in POD_SIGNALS:
                 readings.pods[kind] = share.figures
             else:
@@ -231,19 +248,21 @@ def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
     """
     if len(families) == 1:
         counts, series = families[0].get(Stat.SUM, {}), families[0].get(Stat.SERIES, {})
-        edges, texts = _ascending(tuple(counts))
-        if len(edges) == len(texts) and counts.keys() == series.keys():
-            return from_columns(edges, [counts[text] for text in texts], [series[text] for text in texts])
+        edges, in_order = _columns(tuple(counts))
+        if in_order is not None and counts.keys() == series.keys():
+            return from_columns(edges, in_order(counts), in_order(series))
     by_count, by_series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
     edges = tuple(sorted(by_count.keys() | by_series.keys()))
     return from_columns(edges, [by_count.get(le, nan) for le in edges], [by_series.get(le, 0.0) for le in edges])
 
 
 @lru_cache(maxsize=1024)
-def _ascending(texts: tuple[str, ...]) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """The edges in ascending order, and so their spellings, which may be more. Raises as ``_le`` does."""
-    edges = {_le(text) for text in texts}
-    return tuple(sorted(edges)), tuple(sorted(texts, key=_le))
+def _columns(texts: tuple[str, ...]) -> tuple[tuple[float, ...], Callable[[Figures], tuple[float, ...]] | None]:
+    """The edges in ascending order, and what takes their figures in that order out of a dict by spelling; None where an
+    edge has two spellings, or is the only one. Raises as ``_le`` does."""
+    edges = tuple(sorted({_le(text) for text in texts}))
+    taken = itemgetter(*sorted(texts, key=_le)) if len(texts) == len(edges) > 1 else None
+    return edges, taken
 
 
 def _by_edge(families: Iterable[Mapping[str, Figures]], stat: Stat) -> dict[float, float]:

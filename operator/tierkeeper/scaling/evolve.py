@@ -1,0 +1,25 @@
+"""The next state of a value: the same with some fields changed.
+
+A tick makes a dozen next states of each tier. ``dataclasses.replace`` reads and sets every field one by one, which for
+the 31 of a memory takes 20 us where this takes 3. It needs an instance dictionary: a dataclass that is often evolved is
+frozen, but without slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataclasses import replace as evolve  # so that the names and types of the changes are checked
+else:
+
+    def evolve(value: Any, /, **changes: Any) -> Any:
+        """A copy of a frozen dataclass without slots, with these fields set otherwise. It is not validated anew."""
+        following = object.__new__(type(value))
+        fields = following.__dict__
+        fields.update(value.__dict__)
+        fields.update(changes)
+        return following
+
+
+__all__ = ["evolve"]
