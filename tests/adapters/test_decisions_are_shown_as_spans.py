@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,17 @@ from tierkeeper.ports import ApiError, MetricsErrorReason
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
+PAGE = (Path(__file__).parents[2] / "docs/how-to/tracing.md").read_text()
+
+
 @pytest.fixture
 def collector():
+    """Whatever arrives, the page must tell of it: people search by these names."""
     with collecting() as found:
         yield found
+        assert {
+            name for span in found.spans for name in (span.name, *span.attributes) if f"`{name}`" not in PAGE
+        } == set()
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class OtelTracer:
         self._provider = TracerProvider(resource=known.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(_Told(OTLPSpanExporter(), where), max_queue_size=size))
         self._tracer = self._provider.get_tracer("tierkeeper", __version__)
-        # It has said what it had to say of its variables; from here on it would write a line a batch while nobody listens.
+        # It has said what it had to say of its variables; from here on it would write a line a batch.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
     @contextmanager
