@@ -35,7 +35,8 @@ async def test_l10_a_second_writer_of_the_labels_costs_a_retry_and_keeps_what_it
     def somebody_else(call):
         """Changes a label between our look and our write of the status, three times."""
         if call.verb == "apply_status" and (number := next(edits, None)) is not None:
-            stage.kube.edit(Kind.SERVICE_TIER, "llm", "gold", {"metadata": {"labels": {"edited": str(number)}}})
+            meta = {"namespace": "llm", "name": "gold", "labels": {"edited": str(number)}}
+            stage.kube.edit(Kind.SERVICE_TIER, "llm", "gold", {"metadata": meta})
 
     stage.kube.fail = somebody_else
     for _ in range(3):
@@ -88,7 +89,8 @@ async def test_e07_a_flag_that_the_engine_does_not_know_is_quoted_and_the_old_po
     for _ in range(5):
         stage.clock.advance(30)
         await stage.reconciler.reconcile(GOLD)
-    assert "unrecognized arguments: --enable-metrics" in stage.condition("Ready")["message"]
+    assert stage.stands("Stalled") == "True CrashLoopBackOff"
+    assert "unrecognized arguments: --enable-metrics" in stage.condition("Stalled")["message"]
     assert {call.verb for call in stage.kube.writes[writes:]} <= {"apply_status"}  # nobody's pod is touched meanwhile
     assert stage.get(Kind.POD, other)["status"]["conditions"][1]["status"] == "True"
     strategy = stage.get(Kind.DEPLOYMENT, POOL)["spec"]["strategy"]["rollingUpdate"]
@@ -112,6 +114,7 @@ async def test_o05_empty_answers_nan_time_outs_and_refusals_are_counted_apart():
 
         return answer
 
+    await ticks(stage, 1)
     usual = stage.source.answer
     nan = lambda promql: [Sample(each.labels, float("nan"), each.at) for each in usual(promql)]  # noqa: E731
     for answer in (lambda _: [], nan, refused(MetricsErrorReason.TIMEOUT), refused(MetricsErrorReason.AUTH_FAILED)):
