@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +152,21 @@ def _timeline(axes: Axes, panel: Mapping[str, Any], found: Sequence[Series], spa
         return
     ranked = sorted(found, key=lambda each: each.name, reverse=True)
     for row, each in enumerate(ranked):
-        for number, value in enumerate(_on_grid(each, span)):
-            if not math.isnan(value):
-                color = mapped(value, _defaults(panel).get("mappings"))[1] or QUIET
-                axes.broken_barh([(number * span.step, span.step)], (row - 0.4, 0.8), facecolor=color, linewidth=0)
+        for color, start, steps in _runs(_on_grid(each, span), panel):
+            axes.broken_barh([(start * span.step, steps * span.step)], (row - 0.4, 0.8), facecolor=color, linewidth=0)
     axes.set_yticks(range(len(ranked)), [each.name for each in ranked])
     axes.set_ylim(-0.6, len(ranked) - 0.4)
     _time_axis(axes, span)
+
+
+def _runs(values: Sequence[float], panel: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    """Color, first place and length of each run of one value; nothing for a gap."""
+    place = 0
+    for value, run in groupby(values, key=lambda one: None if math.isnan(one) else one):
+        length = len(list(run))
+        if value is not None:
+            yield mapped(value, _defaults(panel).get("mappings"))[1] or QUIET, place, length
+        place += length
 
 
 def _on_grid(each: Series, span: Span) -> list[float]:
