@@ -19,7 +19,7 @@ COPY operator/tierkeeper /opt/tierkeeper/lib/python3.11/site-packages/tierkeeper
 # What the operator imports is compiled here: at run time the root file system is read-only, and every start would compile again. The rest of
 # the packages, above all 1,700 models of the Kubernetes client, is left as it is: 60 MB and most of the build's time.
 RUN /opt/tierkeeper/bin/python -m compileall -q /opt/tierkeeper/lib/python3.11/site-packages/tierkeeper \
- && /opt/tierkeeper/bin/python -c 'import tierkeeper.app' \
+ && /opt/tierkeeper/bin/python -c 'import tierkeeper.app, tierkeeper.adapters.otel' \
  && chmod -R a+rX /opt/tierkeeper
 
 FROM ${BASE}

@@ -25,8 +25,8 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@touch $(STAMP)
 
 lock: ## Pin and hash every dependency anew (requirements.txt, requirements-dev.txt)
-	.venv/bin/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.txt
-	.venv/bin/uv pip compile -q pyproject.toml --extra sim --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
+	.venv/bin/uv pip compile -q pyproject.toml --extra otel --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements.txt
+	.venv/bin/uv pip compile -q pyproject.toml --extra otel --extra sim --group dev --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements-dev.txt
 
 generate: $(STAMP) ## Write the generated files: the CRD, its copy in the chart, the API reference, the chart's table of values, the licences
 	$(PY) -m tierkeeper crd > crds/servicetiers.yaml

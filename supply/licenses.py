@@ -22,7 +22,12 @@ ALLOWED = {
     "PSF-2.0",
 }
 
-_SPELLINGS = {"Apache 2.0": "Apache-2.0", "Apache License 2.0": "Apache-2.0", "MIT License": "MIT"}
+_SPELLINGS = {
+    "3-Clause BSD License": "BSD-3-Clause",
+    "Apache 2.0": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
+    "MIT License": "MIT",
+}
 """What older metadata writes instead of an SPDX identifier."""
 
 

@@ -21,6 +21,7 @@ from tierkeeper.adapters.lease import KubernetesLease
 from tierkeeper.adapters.probe import HttpProbe
 from tierkeeper.adapters.prometheus import PrometheusSource
 from tierkeeper.adapters.recorder import EventRecorder
+from tierkeeper.adapters.tracing import tracing
 from tierkeeper.control.candidate import Candidate
 from tierkeeper.control.election import Terms
 from tierkeeper.control.queue import KeyedQueue
@@ -35,8 +36,9 @@ from tierkeeper.obs.health import Health
 from tierkeeper.obs.logs import configure_logs
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.server import serving
+from tierkeeper.obs.tracing import NO_TRACER
 from tierkeeper.plugin import plugin_source
-from tierkeeper.ports import ApiError, Clock, EngineProbe, KubeApi, MetricsSource
+from tierkeeper.ports import ApiError, Clock, EngineProbe, KubeApi, MetricsSource, Tracer
 from tierkeeper.settings import Settings
 from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.signals import MetricLabels
@@ -89,6 +91,7 @@ async def operate(settings: Settings) -> None:
                 health_port=settings.health_port,
             )
         )
+        tracer = await stack.enter_async_context(tracing(os.environ, instance=socket.gethostname()))
         api = await connect(random=random.random)
         stack.push_async_callback(api.close)
         candidate = candidate_for(settings, api, health=health, metrics=metrics) if settings.lease else None
@@ -105,7 +108,14 @@ async def operate(settings: Settings) -> None:
         )
         writer = api.fenced(candidate.may_write) if candidate else api
         runtime = assemble(
-            settings, api=writer, probe=probe, sources=sources, health=health, metrics=metrics, stop=stop
+            settings,
+            api=writer,
+            probe=probe,
+            sources=sources,
+            health=health,
+            metrics=metrics,
+            tracer=tracer,
+            stop=stop,
         )
         if candidate is None:
             metrics.leader.set(1)
@@ -168,6 +178,7 @@ def assemble(
     health: Health,
     metrics: Metrics,
     stop: asyncio.Event,
+    tracer: Tracer = NO_TRACER,
 ) -> Runtime:
     """All parts of ``control`` over the given ports. ``stop`` is set when the process is to end."""
     clock, store, records = SystemClock(), Store(), Records()
@@ -182,16 +193,18 @@ def assemble(
         metrics=metrics,
         plugin_source=plugin_source(),
         status_interval_seconds=settings.status_interval_seconds,
+        tracer=tracer,
     )
     loop = SloLoop(
         store=store,
         records=records,
-        snapshots=_snapshots(settings, sources, clock, metrics),
+        snapshots=_snapshots(settings, sources, clock, metrics, tracer),
         clock=clock,
         rhythm=_rhythm(settings),
         wake=queue.add,
         metrics=metrics,
         health=health,
+        tracer=tracer,
     )
     return Runtime(
         api=api,
@@ -216,10 +229,10 @@ def asked_to_wait(error: Exception) -> float:
     return min(asked or 0.0, LONGEST_THROTTLE_SECONDS)
 
 
-def _snapshots(settings: Settings, sources: Sources, clock: Clock, metrics: Metrics) -> Snapshots:
+def _snapshots(settings: Settings, sources: Sources, clock: Clock, metrics: Metrics, tracer: Tracer) -> Snapshots:
     labels = MetricLabels(settings.namespace_label, settings.tier_label, settings.pod_label)
     windows = CONTROL_WINDOWS.for_scrape_interval(settings.scrape_interval_seconds)
-    return Snapshots(sources.quick, sources.patient, clock, labels, windows, metrics)
+    return Snapshots(sources.quick, sources.patient, clock, labels, windows, metrics, tracer)
 
 
 def _rhythm(settings: Settings) -> Rhythm:

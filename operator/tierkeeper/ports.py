@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ParamSpec, Protocol, TypeAlias
 
 from tierkeeper.slo.model import Sample
 from tierkeeper.tier import TierKey
+
+P = ParamSpec("P")
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as the API server speaks it: plain JSON types."""
@@ -169,3 +172,30 @@ class EventType(StrEnum):
 class Recorder(Protocol):
     async def record(self, key: TierKey, *, uid: str, event_type: EventType, reason: str, message: str) -> None:
         """Post an Event on a ServiceTier. Never raises: an Event is a courtesy, not a duty."""
+
+
+Attributes: TypeAlias = Mapping[str, str | bool | int | float | Sequence[str]]
+"""Of a span, by dotted name."""
+
+
+class Span(Protocol):
+    """A piece of work that is watched."""
+
+    def tell(self, words: Callable[P, Attributes], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Note what ``words(*args)`` says of it; not called where nobody watches, so that it costs nothing there."""
+
+    def fail(self, reason: str, message: str) -> None:
+        """Mark it as failed. An exception that leaves it does so by itself."""
+
+
+class Tracer(Protocol):
+    """Shows the operator's work as spans, each below the one that was open when it began. Never raises, never waits."""
+
+    def span(self, name: str, *, below: object = None, seconds_ago: float = 0.0) -> AbstractContextManager[Span]:
+        """A span around the block.
+
+        ``below`` is what ``here`` gave in another task; ``seconds_ago`` is when the work began, if not just now.
+        """
+
+    def here(self) -> object:
+        """The open span, for ``below``; None where there is none."""

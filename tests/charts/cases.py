@@ -62,6 +62,14 @@ CASES: dict[str, dict[str, Any]] = {
             },
         }
     },
+    "tracing": {"tracing": {"endpoint": "http://otel-collector.monitoring.svc:4318"}},
+    "tracing-by-network-policy": {
+        "tracing": {"endpoint": "https://otlp.example/team"},
+        "networkPolicy": {
+            "tracing": {"peers": [{"ipBlock": {"cidr": "10.8.0.0/24"}}]},
+            "operator": {"enabled": True},
+        },
+    },
     "network-policies-namespaced": {
         "watch": {"namespaces": ["llm-a"]},
         "networkPolicy": {"operator": {"enabled": True}, "pools": {"enabled": True}},

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.charts.cases import CASES
+from tierkeeper.adapters.tracing import ENDPOINTS
 from tierkeeper.engine.flags import HTTP_PORT
 from tierkeeper.render.names import MANAGED_BY_LABEL, MANAGER, TIER_LABEL
 from tierkeeper.render.pod import PORT_NAME
@@ -110,6 +111,18 @@ def test_network_policies_let_operator_and_pools_speak_and_prometheus_look(objec
     prometheus = CASES["network-policies"]["networkPolicy"]["prometheus"]["peers"]
     assert operator["ingress"][1]["from"] == operator["egress"][2]["to"] == prometheus
     assert from_clients["from"][1:2] == prometheus
+
+
+def test_a_collector_is_named_by_the_standard_variable_and_reached_at_its_port(objects: Any) -> None:
+    assert environment(objects, CASES["tracing"])[ENDPOINTS[-1]] == "http://otel-collector.monitoring.svc:4318"
+    egress = objects(CASES["tracing-by-network-policy"])["NetworkPolicy", "tierkeeper-system/tierkeeper"]["spec"][
+        "egress"
+    ]
+    named = CASES["tracing-by-network-policy"]["networkPolicy"]["tracing"]["peers"]
+    assert egress[3] == {"ports": [{"port": 443, "protocol": "TCP"}], "to": named}
+    anywhere = CASES["tracing"] | {"networkPolicy": {"operator": {"enabled": True}}}
+    egress = objects(anywhere)["NetworkPolicy", "tierkeeper-system/tierkeeper"]["spec"]["egress"]
+    assert egress[3] == {"ports": [{"port": 4318, "protocol": "TCP"}]}
 
 
 @pytest.mark.parametrize(

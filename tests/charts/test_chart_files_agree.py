@@ -107,3 +107,9 @@ def test_every_right_has_a_reason() -> None:
     rules = [number for number, line in enumerate(lines) if line.startswith("- apiGroups")]
     assert rules
     assert [lines[number] for number in rules if not lines[number - 1].startswith("# ")] == []
+
+
+def test_i07_the_chart_has_no_webhook_that_could_block_the_cluster() -> None:
+    """What may be in a ServiceTier is said by the CRD alone."""
+    assert [file.name for file in (CHART / "templates").iterdir() if "WebhookConfiguration" in file.read_text()] == []
+    assert "webhook" not in (CHART / "files/servicetiers.yaml").read_text()

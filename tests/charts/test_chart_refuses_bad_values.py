@@ -18,6 +18,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("scrapes too rare for a window", {"prometheus": {"scrapeIntervalSeconds": 30}}, "scrapeIntervalSeconds"),
     ("metric label with a dash", {"prometheus": {"labels": {"tier": "the-tier"}}}, "/prometheus/labels/tier"),
     ("tick of zero seconds", {"tickSeconds": 0}, "tickSeconds"),
+    (
+        "password in the collector's address",
+        {"tracing": {"endpoint": "https://me:pw@otlp.example"}},
+        "/tracing/endpoint",
+    ),
+    ("collector without a scheme", {"tracing": {"endpoint": "collector:4318"}}, "/tracing/endpoint"),
     ("unknown log format", {"log": {"format": "xml"}}, "format"),
     ("namespaces as one string", {"watch": {"namespaces": "llm"}}, "namespaces"),
     ("namespace that cannot exist", {"watch": {"namespaces": ["LLM"]}}, "namespaces"),

@@ -12,7 +12,8 @@ from tierkeeper.control.snapshot import Snapshots
 from tierkeeper.control.store import Store, project
 from tierkeeper.obs.health import Health
 from tierkeeper.obs.metrics import Metrics
-from tierkeeper.ports import AppliedLimits, Kind
+from tierkeeper.obs.tracing import NO_TRACER
+from tierkeeper.ports import AppliedLimits, Kind, Tracer
 from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.signals import MetricLabels
 from tierkeeper.tier import TierKey
@@ -64,6 +65,7 @@ class Stage:
     source: FakeMetrics = field(default_factory=FakeMetrics)
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     woken: list[TierKey] = field(default_factory=list)
+    tracer: Tracer = NO_TRACER
 
     def __post_init__(self):
         self.start_operator()
@@ -86,8 +88,11 @@ class Stage:
             metrics=self.metrics,
             plugin_source="# the plugin",
             status_interval_seconds=60,
+            tracer=self.tracer,
         )
-        self.snapshots = Snapshots(self.source, self.source, self.clock, MetricLabels(), CONTROL_WINDOWS, self.metrics)
+        self.snapshots = Snapshots(
+            self.source, self.source, self.clock, MetricLabels(), CONTROL_WINDOWS, self.metrics, self.tracer
+        )
         self.loop = SloLoop(
             store=self.store,
             records=self.records,
@@ -97,6 +102,7 @@ class Stage:
             wake=self.woken.append,
             metrics=self.metrics,
             health=self.health,
+            tracer=self.tracer,
         )
 
     def _watch(self, kind, obj, deleted):

@@ -4,6 +4,7 @@ import pytest
 
 from tests.control.stage import GOLD, LIMIT, POOL, Stage, tier
 from tests.control.test_slo_loop import running_stage
+from tests.fakes import admission
 from tests.fakes.kube import pod_status
 from tierkeeper.ports import ApiError, Kind
 from tierkeeper.tier import TierKey
@@ -146,10 +147,10 @@ async def test_a_quota_is_a_limit_of_scaling_and_is_not_asked_again_and_again():
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [
-        ("no PriorityClass with name fast was found", "create fast, or correct spec.pod.priorityClassName (fast)."),
-        ('pod rejected: RuntimeClass "wasm" not found', "create wasm, or correct spec.pod.runtimeClassName (wasm)."),
+        (admission.PRIORITY_CLASS.format(name="fast"), "create fast, or correct spec.pod.priorityClassName (fast)."),
+        (admission.RUNTIME_CLASS.format(name="wasm"), "create wasm, or correct spec.pod.runtimeClassName (wasm)."),
         (
-            'error looking up service account llm/own: serviceaccount "own" not found',
+            admission.SERVICE_ACCOUNT.format(namespace="llm", name="own"),
             "create own, or correct spec.pod.serviceAccountName (own).",
         ),
         ('violates PodSecurity "restricted:latest": x', "namespace llm a Pod Security level"),
@@ -161,7 +162,7 @@ async def test_a_pool_whose_pods_are_refused_is_stalled_and_says_what_to_do(said
     names = {"priorityClassName": "fast", "runtimeClassName": "wasm", "serviceAccountName": "own"}
     stage = await settled(tier(pod=names))
     live = stage.get(Kind.DEPLOYMENT, POOL)
-    message = f'pods "gold-pool-5978c5f986-" is forbidden: {said}'
+    message = admission.forbidden("gold-pool-5978c5f986-", said)
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
     stage.kube.put(live | {"status": live.get("status", {}) | {"conditions": [failure]}})
     await stage.reconciler.reconcile(GOLD)

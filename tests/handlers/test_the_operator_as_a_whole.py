@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import signal
 import time
 
@@ -114,6 +115,26 @@ async def test_namespaced_mode_makes_no_cluster_wide_call(server):
     assert resources
     assert all("/namespaces/llm/" in path for path in resources)
     assert not [r for r in server.requests if r.path.endswith(("/namespaces", "/customresourcedefinitions"))]
+
+
+async def test_i10_where_cluster_wide_calls_are_refused_the_first_pool_comes_without_delay_or_noise(server, caplog):
+    caplog.set_level("WARNING")
+    server.kube.put(tier())
+    every_user_may_ask = re.compile(r"/version|/api(/v1)?|/apis(/[^/]+(/[^/]+)?)?")
+    own = "/namespaces/llm/"
+    server.refuse = lambda r: None if own in r.path or every_user_may_ask.fullmatch(r.path) else 403
+    async with operating(watch_namespaces="llm"):
+        await until(lambda: (Kind.DEPLOYMENT, "llm", "gold-pool") in server.kube.objects, 10)
+    assert [record.getMessage() for record in caplog.records if "no snapshot" not in record.getMessage()] == []
+
+
+async def test_l06_i13_nothing_of_kopf_and_no_optional_api_is_ever_asked_for(server):
+    """Another kopf operator's peering cannot freeze this one, and an API that is absent cannot end it."""
+    server.kube.put(tier())
+    async with operating():
+        await until(lambda: stands(server, "Ready") == "False")
+    groups = {r.path.split("/")[2] for r in server.requests if r.path.startswith("/apis/") and r.path.count("/") > 3}
+    assert groups == {"tierkeeper.dev", "apps", "policy"}
 
 
 async def test_a_user_id_without_a_name_is_enough(server, monkeypatch):

@@ -125,3 +125,9 @@ def test_the_dashboards_link_to_each_other():
     for board in BOARDS.values():
         links = set(re.findall(r"/d/([\w-]+)", str(board)))
         assert links == uids - {board["uid"]}
+
+
+def test_m23_no_panel_and_no_rule_knows_a_bucket_edge():
+    """A target may be any number of milliseconds: what a panel shows comes from the operator, not from a bucket."""
+    asked = [query.expr for query in QUERIES] + [rule["expr"] for rule in ALL_RULES]
+    assert [expr for expr in asked if re.search(r"\ble\s*=", expr)] == []

@@ -54,6 +54,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- merge (include "tierkeeper.ownLabels" $context | fromYaml) (last .) $context.Values.monitoring.labels $context.Values.commonLabels | toYaml }}
 {{- end }}
 
+{{- /* The port of a URL, or the one that its scheme means. */}}
+{{- define "tierkeeper.portOf" -}}
+{{- $url := urlParse . }}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) }}
+{{- end }}
+
 {{- /* What selects the pods of all pools: the operator puts both labels on each. */}}
 {{- define "tierkeeper.poolSelector" -}}
 matchLabels:

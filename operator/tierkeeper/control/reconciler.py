@@ -22,8 +22,10 @@ from tierkeeper.control.record import Records, Resize, TierRecord
 from tierkeeper.control.resize import LiveLimits
 from tierkeeper.control.status import build_status, needs_write, rfc3339
 from tierkeeper.control.store import Store
+from tierkeeper.control.trail import Trail
 from tierkeeper.engine.flags import live_resize
 from tierkeeper.engine.limits import Limits
+from tierkeeper.obs import tracing
 from tierkeeper.obs.logs import carrying_out, working
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.ports import (
@@ -36,6 +38,7 @@ from tierkeeper.ports import (
     KubeApi,
     Object,
     Recorder,
+    Tracer,
 )
 from tierkeeper.render.pool import render_pool
 from tierkeeper.scaling.model import Decision, Levers
@@ -93,6 +96,7 @@ class Reconciler:
         metrics: Metrics,
         plugin_source: str,
         status_interval_seconds: float,
+        tracer: Tracer = tracing.NO_TRACER,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
     ) -> None:
         self._api = api
@@ -103,6 +107,7 @@ class Reconciler:
         self._metrics = metrics
         self._plugin_source = plugin_source
         self._status_interval = status_interval_seconds
+        self._trail = Trail(tracer)
         self._new_id = new_id
         self._children = Children(api, store, clock, metrics)
         self._live_limits = LiveLimits(api, probe, clock)
@@ -165,7 +170,7 @@ class Reconciler:
             run.record.decision = run.record.pending = None  # it is about what the user has just replaced
         run.decision, run.pending = run.record.decision, run.record.pending
         if run.pending is None and run.record.resize is None:
-            run.record.pending_id = None
+            run.record.pending_id = run.record.pending_span = None
         carrying_out(run.record.pending_id)
         run.desired = desired_levers(spec, run.record, run.view)
         said = live.foreign(spec)
@@ -175,7 +180,9 @@ class Reconciler:
             run.look_again(RETRY_REFUSED_SECONDS)
         elif spec.scaling.mode is not Mode.PAUSED:
             try:
-                await self._act(run, spec, live, run.view)
+                with self._trail.span(run.record, "apply", of_decision=run.pending is not None) as span:
+                    span.tell(tracing.applied, run.record.key, run.record.pending_id, run.decision)
+                    await self._act(run, spec, live, run.view)
             except ApiError as error:
                 self._not_written(run, error)
             else:
@@ -216,6 +223,8 @@ class Reconciler:
         rendered = render_pool(spec, levers=desired, plugin_source=self._plugin_source)
         run.applied = applied = await self._children.apply(record, rendered, live)
         kept = (Kind.CONFIG_MAP, spec.limit_name) in applied.kept
+        if not supported and not kept and run.pending is not None:  # start arguments: written is all there is to see
+            self._trail.limits(run.record, had, wanted, seconds=self._clock.monotonic() - started_at)
         if supported and live.limits(spec) is not None and wanted != had and not kept:
             before = record.resize.before if record.resize and record.resize.before else had
             record.resize = Resize(wanted, started_at=started_at, before=before)
@@ -253,7 +262,9 @@ class Reconciler:
             return
         record.contested = None
         log.info("scale %s: %d → %d", spec.pool_name, current, desired.replicas)
-        await self._children.scale(spec, live, replicas=desired.replicas)
+        with self._trail.span(run.record, "apply replicas", of_decision=run.pending is not None) as span:
+            span.tell(tracing.turned, record.key, "replicas", current, desired.replicas)
+            await self._children.scale(spec, live, replicas=desired.replicas)
         record.guard.made("replicas", str(desired.replicas), now=now)
         if record.replicas_set == desired.replicas and run.pending is None:
             text = f"Replicas were {current}, set by another hand; {desired.replicas} again"
@@ -289,6 +300,7 @@ class Reconciler:
             news = announce.resized(resized)
             log.info("%s", news.message)
             run.news.append(news)
+            self._trail.limits(run.record, resized.before, resized.after, seconds=resized.seconds, pods=resized.pods)
             key = run.record.key
             self._metrics.resize_seconds.labels(key.namespace, key.name).observe(resized.seconds)
         return again

@@ -75,6 +75,8 @@ class TierRecord:
     """Levers of a decision that changed something and is not written yet."""
     pending_id: str | None = None
     """Id of the tick that last changed a lever: the log lines that carry it out name it."""
+    pending_span: object = None
+    """That tick's span: what carries the decision out is shown below it."""
     memory: Memory | None = None
     assessment: Assessment | None = None
     pool: PoolState | None = None

@@ -17,11 +17,12 @@ from tierkeeper.control.record import Records, TierRecord
 from tierkeeper.control.resize import in_progress
 from tierkeeper.control.snapshot import Snapshots
 from tierkeeper.control.store import Store
+from tierkeeper.obs import tracing
 from tierkeeper.obs.health import Health
 from tierkeeper.obs.logs import working
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.tiers import Judged
-from tierkeeper.ports import Clock, Kind, MetricsError, Object
+from tierkeeper.ports import Clock, Kind, MetricsError, Object, Span, Tracer
 from tierkeeper.render.drift import is_foreign
 from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.decide import decide
@@ -79,6 +80,7 @@ class SloLoop:
         wake: Callable[[TierKey], None],
         metrics: Metrics,
         health: Health,
+        tracer: Tracer = tracing.NO_TRACER,
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
     ) -> None:
         self._store = store
@@ -89,6 +91,7 @@ class SloLoop:
         self._wake = wake
         self._metrics = metrics
         self._health = health
+        self._tracer = tracer
         self._new_id = new_id
         self._lost = 0
         """Failed snapshots in a row."""
@@ -116,9 +119,13 @@ class SloLoop:
 
     async def tick(self) -> None:
         """One look at everything."""
-        work_id = self._new_id()
+        with self._tracer.span("tick") as span:
+            await self._look(self._new_id(), span)
+
+    async def _look(self, work_id: str, span: Span) -> None:
         with working(id=work_id):
             keys = self._store.tiers()
+            span.tell(tracing.tick, work_id, len(keys))
             self._metrics.tiers.set(len(keys))
             members = []
             for key in keys:
@@ -130,6 +137,8 @@ class SloLoop:
                 return
             readings, failure = await self._read(members)
             self._lost = 0 if failure is None else self._lost + 1
+            if failure is not None:
+                span.fail(*failure)
         if 0 < self._lost <= LOST_TICKS:
             for member in members:
                 _lose(member.record)
@@ -213,28 +222,35 @@ class SloLoop:
         pool = _pool(member, now)
         live_pods = [pod.name for pod in member.view.census.of(PodPhase.READY)]
         record.ready_since = (record.ready_since or now) if live_pods else None
-        assessment = assess(
-            now=now,
-            key=record.key,
-            objective=spec.objective,
-            readings=readings.get(record.key),
-            live_pods=live_pods,
-            ready_since=record.ready_since,
-            previous=record.assessment,
-            scrape_interval_seconds=self._rhythm.scrape,
-            source_error=failure,
-            windows=self._snapshots.windows,
-        )
+        with self._tracer.span("assess") as span:
+            assessment = assess(
+                now=now,
+                key=record.key,
+                objective=spec.objective,
+                readings=readings.get(record.key),
+                live_pods=live_pods,
+                ready_since=record.ready_since,
+                previous=record.assessment,
+                scrape_interval_seconds=self._rhythm.scrape,
+                source_error=failure,
+                windows=self._snapshots.windows,
+            )
+            span.tell(tracing.assessed, assessment)
         if not assessment.state.known:
             self._metrics.unknown_signals.labels(assessment.reason).inc()
         memory = record.memory or Memory.fresh(now)
-        decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory)
+        with self._tracer.span("decide") as span:
+            decision, memory = decide(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory)
+            span.tell(tracing.decided, record.key, pool.current, decision)
         return Claim(spec, assessment, pool, decision, memory)
 
     def _keep(
         self, record: TierRecord, claim: Claim, decision: Decision, memory: Memory, *, now: float, work_id: str
     ) -> None:
         spec, assessment = claim.spec, claim.assessment
+        if decision is not claim.decision:
+            with self._tracer.span("arbitrate") as span:
+                span.tell(tracing.decided, record.key, claim.pool.current, decision)
         news = _news(record.assessment, record.decision) != _news(assessment, decision)
         self._note(record, spec, decision, work_id)
         record.assessment, record.decision, record.memory, record.pool = assessment, decision, memory, claim.pool
@@ -248,7 +264,7 @@ class SloLoop:
             record.decided_at = self._clock.wall()
             log.info("%s: %s", decision.reason, decision.message)
         if decision.changed and spec.scaling.mode is not Mode.RECOMMEND:
-            record.pending, record.pending_id = decision.levers, work_id
+            record.pending, record.pending_id, record.pending_span = decision.levers, work_id, self._tracer.here()
             key = record.key
             self._metrics.decisions.labels(key.namespace, key.name, decision.reason.value).inc()
 

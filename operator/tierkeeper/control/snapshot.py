@@ -7,10 +7,12 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tierkeeper.obs import tracing
 from tierkeeper.obs.metrics import Metrics
-from tierkeeper.ports import Clock, MetricsError, MetricsSource
+from tierkeeper.ports import Clock, MetricsError, MetricsSource, Tracer
 from tierkeeper.render.promql import SECONDS_PER_DAY, Query, queries
 from tierkeeper.slo.burn import Windows
+from tierkeeper.slo.model import Sample
 from tierkeeper.slo.readings import Readings, Share, join, sort
 from tierkeeper.slo.signals import MetricLabels, Signal
 from tierkeeper.tier import TierKey
@@ -45,6 +47,7 @@ class Snapshots:
     labels: MetricLabels
     windows: Windows
     metrics: Metrics
+    tracer: Tracer = tracing.NO_TRACER
     _answers: dict[Signal, _Answer] = field(default_factory=dict)
     _aside: dict[Signal, asyncio.Task[None]] = field(default_factory=dict)
     """Optional queries under way."""
@@ -85,18 +88,23 @@ class Snapshots:
     async def _ask(self, query: Query, now: float) -> MetricsError | None:
         """Ask one query that is needed; a failure is returned, not raised."""
         try:
-            samples = await self.source.query(query.promql)
+            samples = await self._query(self.source, query)
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
             return MetricsError(error.reason, f"the query for {query.signal}: {error.message}")
         self._answers[query.signal] = _Answer(now, query.promql, sort(query.signal, samples, self.labels))
         return None
 
+    async def _query(self, source: MetricsSource, query: Query) -> Sequence[Sample]:
+        with self.tracer.span("query") as span:
+            span.tell(tracing.query, query.signal, query.promql)
+            return await source.query(query.promql)
+
     async def _ask_aside(self, query: Query, now: float) -> None:
         """Ask one query whose answer is for a later snapshot. On a large fleet it takes longer than a tick."""
         shares: Mapping[TierKey, Share] | None = None
         try:
-            shares = sort(query.signal, await self.patient.query(query.promql), self.labels)
+            shares = sort(query.signal, await self._query(self.patient, query), self.labels)
         except MetricsError as error:
             self.metrics.query_errors.labels(error.reason.value).inc()
             log.info("the query for %s has no answer this time: %s", query.signal, error)

@@ -1,0 +1,47 @@
+"""A pool whose pods the API server refuses is Stalled with the field, the value and the remedy, and mends by itself.
+
+The words of the real API server are compared with those that the tests without a cluster take for them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.scenarios.kit import Kit, tier
+from tests.fakes import admission
+
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
+
+NAME = "does-not-exist"
+REFUSED = {
+    "priorityClassName": admission.PRIORITY_CLASS,
+    "runtimeClassName": admission.RUNTIME_CLASS,
+    "serviceAccountName": admission.SERVICE_ACCOUNT,
+}
+
+
+def what_the_api_server_says(kit: Kit, name: str) -> str:
+    """Of the pods that the tier's Deployment cannot make; empty while it says nothing."""
+    conditions = kit.get("deployment", f"{name}-pool").get("status", {}).get("conditions", [])
+    return next((str(c["message"]) for c in conditions if c["type"] == "ReplicaFailure"), "")
+
+
+def test_a_class_or_an_account_that_does_not_exist_stalls_the_tier_with_the_remedy(kit: Kit) -> None:
+    names = {field: field.removesuffix("Name").lower() for field in REFUSED}
+    kit.apply(*(tier(name, pod={field: NAME}) for field, name in names.items()))
+    for field, name in names.items():
+        stalled = kit.until_condition(name, "Stalled", "True", reason="ApiRefused")
+        said = what_the_api_server_says(kit, name)
+        print(f"{field}: {said}\n  → {stalled['message']}")
+        expected = REFUSED[field].format(namespace=kit.namespace, name=NAME)
+        assert said.startswith(f'pods "{name}-pool-')
+        assert said.endswith(admission.forbidden("", expected).removeprefix('pods ""'))
+        assert expected in stalled["message"]
+        assert f"create {NAME}, or correct spec.pod.{field} ({NAME})" in stalled["message"]
+        assert kit.condition(name, "Ready")["reason"] == "ApiRefused"
+        assert kit.pods(name) == []
+
+    kit.apply(*(tier(name) for name in names.values()))
+    kit.until_ready(*names.values())
+    for name in names.values():
+        assert kit.condition(name, "Stalled")["status"] == "False"
