@@ -30,8 +30,8 @@ def ask(requirements: Path, *options: str) -> Report | None:
 
     ``options`` are more of pip-audit's own. Raises AuditError for any other failure.
     """
-    command = [sys.executable, "-m", "pip_audit", "--requirement", str(requirements), "--require-hashes", "--disable-pip"]
-    command += ["--format=json", "--progress-spinner=off", "--timeout=5", *options]
+    command = [sys.executable, "-m", "pip_audit", f"--requirement={requirements}", "--require-hashes"]
+    command += ["--disable-pip", "--format=json", "--progress-spinner=off", "--timeout=5", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     try:
         report: Report = json.loads(done.stdout)
@@ -59,7 +59,8 @@ def verdict(report: Report | None, *, strict: bool = False) -> tuple[int, str]:
 def _line(dependency: Report, vulnerability: Report) -> str:
     fixed = ", ".join(vulnerability["fix_versions"]) or "no release yet"
     names = ", ".join([vulnerability["id"], *vulnerability["aliases"]])
-    return f"{dependency['name']} {dependency['version']}: {names}, fixed in {fixed}. {vulnerability['description'][:200]}"
+    about = vulnerability["description"][:200]
+    return f"{dependency['name']} {dependency['version']}: {names}, fixed in {fixed}. {about}"
 
 
 def main(arguments: Sequence[str], requirements: Path = REQUIREMENTS) -> int:

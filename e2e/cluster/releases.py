@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from e2e.artifacts import BuildError, cached, go_version, run_logged
+from e2e.artifacts import BuildError, Input, cached, go_version, run_logged
 from e2e.cluster.hyperkube import make_gomod
 
 _HERE = Path(__file__).parent / "hyperkube"
@@ -37,7 +37,7 @@ def kubernetes(release: str, components: tuple[str, ...]) -> Path:
         for name in components:
             (folder / name).symlink_to("hyperkube")
 
-    inputs = [*command, *components, go_version(), _HERE / "main.go", Path(make_gomod.__file__)]
+    inputs: list[Input] = [*command, *components, go_version(), _HERE / "main.go", Path(make_gomod.__file__)]
     return cached(f"hyperkube-{release}", inputs, build, expected_seconds=900) / "hyperkube"
 
 

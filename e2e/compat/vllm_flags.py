@@ -64,8 +64,9 @@ def read(folder: Path) -> dict[str, Kind]:
     for path, module in modules.items():
         if path.name in _PARSER_FILES:
             for call in _calls(module, "add_argument"):
-                names = [each.value for each in call.args if isinstance(each, ast.Constant)]
-                found |= {name: known.kind_of_call(call) for name in names if not name.startswith("-") or "--" in name}
+                names = [str(each.value) for each in call.args if isinstance(each, ast.Constant)]
+                long = [name for name in names if name.startswith("--") or not name.startswith("-")]
+                found |= dict.fromkeys(long, known.kind_of_call(call))
     return dict(sorted(found.items()))
 
 
