@@ -39,6 +39,9 @@ sbom: $(STAMP) ## Write the bill of materials of image and chart: build/sbom.cdx
 	@mkdir -p build
 	$(PY) -m supply.sbom > build/sbom.cdx.json
 
+audit: $(STAMP) ## Ask whether a pinned dependency has a known vulnerability (AUDIT=--strict: fail where nobody can be asked)
+	$(PY) -m supply.audit $(AUDIT)
+
 lint: $(STAMP) ## Check style, types and import contracts
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -73,7 +76,7 @@ e2e: up ## Run the scenarios on the real local cluster (started if it is down, l
 # While the cluster starts and its images come, mypy has the processor. All tests are imported once, so that no worker
 # compiles them anew, and every program is built: nothing slow is left to run beside a scenario.
 test: setup ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
-	$(MAKE) -j3 lint compiled platform
+	$(MAKE) -j4 lint compiled audit platform
 	$(MAKE) -j2 beside e2e
 
 # Scenarios wait for most of their time; the tests that need no cluster get what they leave over, and no more. In a session
@@ -92,6 +95,9 @@ compiled: $(STAMP)
 demo: setup ## Watch three tiers keep their promises under recorded traffic (DEMO_OPERATOR=off: without the operator)
 	$(PY) -m e2e.demo --operator $(or $(DEMO_OPERATOR),on)
 
+compat: setup ## Try each Kubernetes, Prometheus and vLLM release (an hour and more the first time; ONLY=1.34,prometheus-2)
+	$(PY) -m e2e.compat --only "$(ONLY)"
+
 down: ## End the local cluster and leave nothing behind
 	$(PY) -m e2e.cluster down
 
@@ -102,4 +108,4 @@ bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator
 bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
 	nice -n 19 $(PY) -m bench.policy $(BENCH)
 
-.PHONY: help setup lock generate sbom lint unit sim ship up e2e test platform beside compiled demo down bench bench-policy
+.PHONY: help setup lock generate sbom audit lint unit sim ship up e2e test platform beside compiled demo compat down bench bench-policy

@@ -183,7 +183,7 @@ def go_binary(
     sources = sorted(
         path for path in module_dir.rglob("*") if path.suffix in {".go", ".mod", ".sum"} and path.is_file()
     )
-    inputs: list[Input] = [package, ldflags, " ".join(links), GO_NO_DEBUG, _go_version()]
+    inputs: list[Input] = [package, ldflags, " ".join(links), GO_NO_DEBUG, go_version()]
     for source in sources:
         inputs += [source.relative_to(module_dir).as_posix(), source]
 
@@ -197,7 +197,8 @@ def go_binary(
     return cached(name, inputs, build, expected_seconds=expected_seconds) / name
 
 
-def _go_version() -> str:
+def go_version() -> str:
+    """The Go release on PATH, which everything built with it depends on. Raises BuildError where there is none."""
     try:
         return subprocess.check_output(["go", "env", "GOVERSION"], text=True, cwd="/").strip()
     except FileNotFoundError as error:

@@ -1,22 +1,23 @@
 """The binaries of the cluster, built once from pinned Go modules."""
 
+import os
 import re
 from pathlib import Path
 
 from e2e.artifacts import go_binary
+from e2e.cluster import releases
 from e2e.images import binary_image
 
 _HERE = Path(__file__).parent
-COMPONENTS = (
-    "etcd",
+KUBERNETES = (
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kubelet",
     "kube-proxy",
-    "coredns",
     "kubectl",
 )
+COMPONENTS = ("etcd", "coredns", *KUBERNETES)
 PAUSE_TAG = "localhost/tierkeeper/pause:1"
 
 
@@ -28,20 +29,21 @@ def kubernetes_version(go_mod: str) -> str:
     return found.group(1)
 
 
-def version_flags(version: str) -> str:
-    """Linker flags that make the binaries report their release: without them the API server calls itself v0.0.0, and
-    Helm charts refuse it."""
-    major, minor, _ = version.removeprefix("v").split(".")
-    package = "k8s.io/component-base/version"
-    return f"-X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+def pinned() -> str:
+    """The release that the local cluster is built at."""
+    return kubernetes_version((_HERE / "hyperkube" / "go.mod").read_text())
 
 
 def component(name: str) -> Path:
-    """The path of one component, a link to the one binary that holds them all."""
-    version = kubernetes_version((_HERE / "hyperkube" / "go.mod").read_text())
-    binary = go_binary(
-        "hyperkube", _HERE / "hyperkube", links=COMPONENTS, ldflags=version_flags(version), expected_seconds=400
-    )
+    """The path of one component, a link to the one binary that holds them all.
+
+    Those of Kubernetes are of the release that $TIERKEEPER_E2E_KUBERNETES names, where it is set.
+    """
+    chosen = os.environ.get(releases.VARIABLE, "")
+    if chosen and name in KUBERNETES:
+        return releases.kubernetes(chosen, KUBERNETES).with_name(name)
+    flags = releases.version_flags(pinned())
+    binary = go_binary("hyperkube", _HERE / "hyperkube", links=COMPONENTS, ldflags=flags, expected_seconds=400)
     return binary.with_name(name)
 
 

@@ -25,6 +25,7 @@ examples:
 environment:
   TIERKEEPER_CACHE         built binaries and images (default ~/.cache/tierkeeper); deleting it costs only time
   TIERKEEPER_CLUSTER_DIR   the cluster's data (default /var/lib/tierkeeper-e2e), removed by `down`
+  TIERKEEPER_E2E_KUBERNETES   another Kubernetes release, such as v1.34.4: built once, which takes minutes
   KUBECONFIG with TIERKEEPER_E2E_EXISTING=1   use that cluster: nothing is built, started or removed
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import binaries, cluster, configs, controlplane, host, layout, loading, pki
+from e2e.cluster import binaries, cluster, configs, controlplane, host, layout, loading, pki, releases
 from e2e.cluster.errors import ClusterError
 from e2e.images import debian_mirror
 
@@ -117,9 +117,8 @@ def test_a_kubeconfig_needs_no_other_file(tmp_path: Path) -> None:
 
 
 def test_the_release_in_go_mod_is_the_release_the_binaries_report() -> None:
-    text = (Path(binaries.__file__).parent / "hyperkube" / "go.mod").read_text()
-    version = binaries.kubernetes_version(text)
-    flags = binaries.version_flags(version)
+    version = binaries.pinned()
+    flags = releases.version_flags(version)
     major, minor = version.removeprefix("v").split(".")[:2]
     assert f"gitVersion={version}" in flags
     assert f"gitMajor={major}" in flags

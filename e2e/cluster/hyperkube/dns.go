@@ -15,6 +15,8 @@ import (
 	_ "github.com/coredns/coredns/plugin/template"
 )
 
+func init() { others["coredns"] = runDNS }
+
 // runDNS serves the Corefile named by the first argument, with the few plugins a cluster's names need.
 //
 // It starts the server without the coremain package of CoreDNS, which defines process-wide flags (-conf, -p, -version) that

@@ -7,13 +7,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -26,7 +26,11 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// commands are the components built on cobra; etcd and the DNS server have entry points of their own.
+// others are the components beside Kubernetes. Their own files add them, which a build of another Kubernetes release leaves
+// out: etcd and the DNS server stay the same there.
+var others = map[string]func(){}
+
+// commands are the components of Kubernetes, all built on cobra.
 var commands = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
@@ -50,10 +54,7 @@ func main() {
 }
 
 func entryPoints() map[string]func() {
-	all := map[string]func(){
-		"etcd":    func() { etcdmain.Main(os.Args) },
-		"coredns": runDNS,
-	}
+	all := maps.Clone(others)
 	for name, command := range commands {
 		all[name] = func() { os.Exit(cli.Run(command())) }
 	}

@@ -22,17 +22,21 @@ HERE = Path(__file__).parent
 MODULE = "tierkeeper.dev/e2e/hyperkube"
 
 
-def render(kubernetes: str, coredns: str, upstream: str) -> str:
+def render(kubernetes: str, coredns: str | None, upstream: str) -> str:
     """Return go.mod's text from the text of Kubernetes' own go.mod; releases are spelled `v1.36.4`.
 
-    Raises ValueError where the etcd client's release, which the etcd server must share, is not to be found there.
+    Without `coredns` the module has neither the DNS server nor etcd. Raises ValueError where the etcd client's release,
+    which the etcd server must share, is not to be found there.
     """
     staging_version = "v0." + kubernetes.split(".", 1)[1]
     staging = re.findall(r"^\s+(k8s\.io/\S+) => \./staging", upstream, re.MULTILINE)
     wanted = dict(re.findall(r"^\s+(\S+) (v\S+)", upstream, re.MULTILINE))
-    etcd = wanted.get("go.etcd.io/etcd/client/v3")
-    if etcd is None:
-        raise ValueError(f"k8s.io/kubernetes {kubernetes} does not require go.etcd.io/etcd/client/v3")
+    beside: dict[str, str] = {}
+    if coredns is not None:
+        etcd = wanted.get("go.etcd.io/etcd/client/v3")
+        if etcd is None:
+            raise ValueError(f"k8s.io/kubernetes {kubernetes} does not require go.etcd.io/etcd/client/v3")
+        beside = {"github.com/coredns/coredns": coredns, "go.etcd.io/etcd/server/v3": etcd}
     go = re.search(r"^go (\S+)$", upstream, re.MULTILINE)
     godebug = re.search(r"^godebug default=(\S+)$", upstream, re.MULTILINE)
     lines = [f"module {MODULE}", "", f"go {go.group(1) if go else '1.26.0'}", ""]
@@ -40,8 +44,7 @@ def render(kubernetes: str, coredns: str, upstream: str) -> str:
         lines += [f"godebug default={godebug.group(1)}", ""]
     required = {
         "k8s.io/kubernetes": kubernetes,
-        "github.com/coredns/coredns": coredns,
-        "go.etcd.io/etcd/server/v3": etcd,
+        **beside,
         **{module: staging_version if module in staging else version for module, version in wanted.items()},
     }
     lines += ["require (", *(f"\t{module} {version}" for module, version in required.items()), ")", ""]
@@ -49,14 +52,16 @@ def render(kubernetes: str, coredns: str, upstream: str) -> str:
     return "\n".join(lines)
 
 
+def upstream_go_mod(kubernetes: str) -> str:
+    """Kubernetes' own go.mod, through the module proxy. Raises subprocess.CalledProcessError where it has none."""
+    command = ["go", "list", "-m", "-json", f"k8s.io/kubernetes@{kubernetes}"]
+    return Path(json.loads(subprocess.check_output(command, text=True, cwd="/"))["GoMod"]).read_text()
+
+
 def main(kubernetes: str, coredns: str) -> None:
-    """Fetch Kubernetes' go.mod through the module proxy, write ours, and let `go mod tidy` settle the rest."""
-    listed = subprocess.check_output(
-        ["go", "mod", "download", "-json", f"k8s.io/kubernetes@{kubernetes}"], text=True, cwd="/"
-    )
-    upstream = Path(json.loads(listed)["GoMod"]).read_text()
+    """Fetch Kubernetes' go.mod, write ours, and let `go mod tidy` settle the rest."""
     (HERE / "go.sum").unlink(missing_ok=True)
-    (HERE / "go.mod").write_text(render(kubernetes, coredns, upstream))
+    (HERE / "go.mod").write_text(render(kubernetes, coredns, upstream_go_mod(kubernetes)))
     subprocess.run(["go", "mod", "tidy"], cwd=HERE, check=True)
 
 
