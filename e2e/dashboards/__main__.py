@@ -64,7 +64,7 @@ def main() -> None:
     )
     parser.add_argument("--namespace", default=NAMESPACE)
     parser.add_argument("--tier", default="gold")
-    parser.add_argument("--minutes", type=float, default=8.0, help="how far back the pictures reach (default: 8)")
+    parser.add_argument("--minutes", type=float, default=6.0, help="how far back the pictures reach (default: 6)")
     parser.add_argument("--end", type=float, default=time.time(), metavar="UNIX_SECONDS", help="default: now")
     parser.add_argument("--out", type=Path, help="a folder; default: docs/images, and the links in docs/metrics.md too")
     parser.add_argument("--note", default="", help="one more word under the titles, such as where the data is from")

@@ -1,13 +1,15 @@
 """Faults of life, engine and Events that people met in systems like this one (docs/cases.md)."""
 
+import dataclasses
+import math
+
 import pytest
 
 from tests.control.stage import GOLD, POOL, Stage, tier
-from tests.control.test_slo_loop import running_stage, ticks
+from tests.control.test_slo_loop import failing, running_stage, ticks
 from tests.control.test_trouble_is_named import crashed, settled
 from tests.fakes import admission
-from tierkeeper.ports import ApiError, Kind, MetricsError, MetricsErrorReason
-from tierkeeper.slo.model import Sample
+from tierkeeper.ports import ApiError, Kind, MetricsErrorReason
 from tierkeeper.tier import TierKey
 
 FOREIGN = ("app.kubernetes.io/instance", "argocd.argoproj.io/instance", "argocd.argoproj.io/tracking-id")
@@ -108,16 +110,14 @@ async def test_o05_empty_answers_nan_time_outs_and_refusals_are_counted_apart():
             if sample.name == name and sample.labels.get("reason") == reason
         )
 
-    def refused(reason):
-        def answer(_):
-            raise MetricsError(reason, "told to fail")
-
-        return answer
-
     await ticks(stage, 1)
     usual = stage.source.answer
-    nan = lambda promql: [Sample(each.labels, float("nan"), each.at) for each in usual(promql)]  # noqa: E731
-    for answer in (lambda _: [], nan, refused(MetricsErrorReason.TIMEOUT), refused(MetricsErrorReason.AUTH_FAILED)):
+
+    def nan(promql):
+        """In the buckets; as ages of samples they would be another fault."""
+        return [dataclasses.replace(one, value=math.nan) if "le" in one.labels else one for one in usual(promql)]
+
+    for answer in (lambda _: [], nan, failing(MetricsErrorReason.TIMEOUT), failing(MetricsErrorReason.AUTH_FAILED)):
         stage.source.answer = answer
         stage.clock.advance(400)  # every window is due again
         await ticks(stage, 1)

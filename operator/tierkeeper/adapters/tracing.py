@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from tierkeeper.obs.tracing import NO_TRACER
@@ -22,7 +22,7 @@ PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 PROTOCOL = "http/protobuf"
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def tracing(environment: Mapping[str, str], *, instance: str) -> AsyncIterator[Tracer]:
     """A tracer for as long as the operator runs, by the standard OTEL_* variables.
 
@@ -80,7 +80,8 @@ async def _bounded(close: Callable[[], None]) -> None:
         try:
             close()
         finally:
-            loop.call_soon_threadsafe(done.set)
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(done.set)
 
     threading.Thread(target=work, name="last spans", daemon=True).start()
     try:
