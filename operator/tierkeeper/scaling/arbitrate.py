@@ -7,6 +7,7 @@ GPU resource and one node selector compete; by priority, and those whose overflo
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -162,19 +163,22 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     """GPUs for the pods of burning tiers that found no node, from the lowest tiers' replicas above their minimum.
 
     What is on its way is counted first: replicas that a lower tier gave up and that still drain, and those that it
-    gives up this very tick.
+    gives up this very tick. It is worked out once a tier and not once a taker: a fleet of a thousand has many of both.
     """
-    settled = list(ranked)
-    for place, taker in enumerate(settled):
-        missing = taker.pool.unschedulable * taker.gpus
-        if missing <= 0 or not taker.burns(now):
-            continue
-        lower = [k for k in range(len(settled) - 1, place, -1) if _outranks(taker, settled[k])]
-        missing -= sum(_freeing(now, settled[k]) for k in lower)
-        for giver in lower:
-            if missing <= 0:
+    takers = [place for place, claim in enumerate(ranked) if claim.pool.unschedulable > 0 and claim.burns(now)]
+    if not takers:
+        return ranked
+    settled, ranks = list(ranked), [_rank(claim)[:2] for claim in ranked]
+    freeing = [_freeing(now, claim) for claim in settled]
+    givers = [place for place in reversed(range(len(settled))) if _spare(settled[place]) > 0]
+    for place in takers:
+        taker, below = settled[place], bisect_right(ranks, ranks[place])
+        missing = taker.pool.unschedulable * taker.gpus - sum(freeing[below:])
+        for giver in givers:
+            if missing <= 0 or giver < below:
                 break
             settled[giver], freed = _give(now, settled[giver], missing, taker)
+            freeing[giver] = _freeing(now, settled[giver])
             missing -= freed
     return settled
 
@@ -191,18 +195,22 @@ def _holding(claim: Claim) -> int:
     return claim.pool.current.replicas - claim.pool.unschedulable
 
 
+def _spare(claim: Claim) -> int:
+    """Replicas above the minimum that a higher tier may take."""
+    if claim.pool.external_scaler is not None or claim.spec.scaling.mode is not Mode.AUTO:
+        return 0
+    return min(_holding(claim), claim.decision.levers.replicas) - claim.spec.scaling.replicas.min
+
+
 def _give(now: float, claim: Claim, missing: int, taker: Claim) -> tuple[Claim, int]:
     """The claim with as many replicas less as free ``missing`` GPUs more, and how many that are."""
-    pool, decided = claim.pool, claim.decision.levers.replicas
-    if pool.external_scaler is not None or claim.spec.scaling.mode is not Mode.AUTO:
+    given = min(_spare(claim), -(-missing // claim.gpus))
+    if given <= 0:
         return claim, 0
-    have = min(_holding(claim), decided)
-    kept = max(claim.spec.scaling.replicas.min, have - -(-missing // claim.gpus))
-    if kept >= have:
-        return claim, 0
-    freed = (have - kept) * claim.gpus
-    number = count(pool.current.replicas - kept, "replica")
-    message = f"{number} {pool.current.replicas} → {kept} make room for {taker.spec.key}, which burns and finds no node"
-    given = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
-    recent = tuple(one for one in given.memory.yielded if now - one[0] <= SHORT_SECONDS)
-    return dataclasses.replace(given, memory=evolve(given.memory, yielded=(*recent, (now, freed)))), freed
+    current, freed = claim.pool.current.replicas, given * claim.gpus
+    kept = min(_holding(claim), claim.decision.levers.replicas) - given
+    number = count(current - kept, "replica")
+    message = f"{number} {current} → {kept} make room for {taker.spec.key}, which burns and finds no node"
+    claim = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
+    recent = tuple(one for one in claim.memory.yielded if now - one[0] <= SHORT_SECONDS)
+    return dataclasses.replace(claim, memory=evolve(claim.memory, yielded=(*recent, (now, freed)))), freed
