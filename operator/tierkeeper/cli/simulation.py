@@ -22,13 +22,13 @@ from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.binned import capacity
 from tierkeeper.sim.loop import ImpossibleRunError, Settings, SimTier, pool_config, simulate
-from tierkeeper.sim.model import Requests, Startup
+from tierkeeper.sim.model import Requests, Startup, Status
 from tierkeeper.sim.peers import catalog
 from tierkeeper.sim.policy import Ours, Paced, Policy, Static
 from tierkeeper.sim.profiles import EngineProfile, find_profile
 from tierkeeper.sim.record import Run, TierRun
 from tierkeeper.sim.report import COLUMNS, cells, duration, promise, report
-from tierkeeper.sim.score import inversion_seconds, score
+from tierkeeper.sim.score import inversion_seconds, little_residual, score
 from tierkeeper.sim.traffic import load_requests, parse_law
 from tierkeeper.slo.messages import count
 from tierkeeper.tier import (
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         policies = [_policy(name) for name in arguments.policy or ["tierkeeper"]]
         runs = [_simulate(tier, policy, arguments) for policy in policies]
         _print(runs, tier)
+        _check(runs)
         _write(runs, arguments)
     except (UsageError, PlanError, ImpossibleRunError, ModuleNotFoundError) as error:
         print(f"tierkeeper simulate: {error}", file=sys.stderr)
@@ -207,6 +208,24 @@ def _print(runs: Sequence[Run], tier: SimTier) -> None:
         for part in one.tiers.values():
             table.add_row(*cells(one, part, score(one, part)))
     console.print(table)
+
+
+def _check(runs: Sequence[Run]) -> None:
+    """Say where a run breaks Little's law: its figures are then worth nothing.
+
+    The mean number of requests is known from the ticks only. Over all of them n were counted, so it is off by some
+    1 / sqrt(n); four of these and 2 % are allowed. Requests that were cut have no end, and the law says nothing.
+    """
+    for one in runs:
+        for tier in one.tiers.values():
+            residual = little_residual(tier)
+            allowed = 0.02 + 4 / math.sqrt(max(1.0, float(tier.series.in_system.sum())))
+            if residual > allowed and not (tier.outcome.status == Status.CUT).any():
+                print(
+                    f"tierkeeper simulate: the mean number of requests under {one.policy} is {residual:.0%} off their"
+                    " rate times their time in the pool (Little's law): a fault of the simulator, please report it",
+                    file=sys.stderr,
+                )
 
 
 def _write(runs: Sequence[Run], arguments: argparse.Namespace) -> None:

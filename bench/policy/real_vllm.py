@@ -1,0 +1,190 @@
+"""Real vLLM on this machine's CPU, without a cluster or a container runtime.
+
+The files come out of the image that the end-to-end tests run (``e2e/vllm_cpu``), unpacked once into the artifact cache,
+with a larger random model: 250 MB, at which a step depends visibly on what is in it. vLLM runs with that folder as its
+root, in a mount namespace of its own, so that nothing stays mounted. Needs root, as the local cluster does.
+
+The engine has one processor for itself; its HTTP server, and whoever loads it, share the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.artifacts import BuildError, cached, run_logged
+from e2e.platform import vllm_cpu_image
+
+MODEL = "/models/bench"
+HIDDEN, LAYERS = "1024", "12"
+READY_SECONDS = 300.0
+_ENTER = (
+    'root=$1; shift; mount --bind /proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs '
+    '"$root/tmp" && exec chroot --userspec=2000:0 "$root" "$@"'
+)
+_ENVIRONMENT = (
+    "HOME=/tmp",
+    "PATH=/opt/vllm/bin:/usr/bin:/bin",
+    "HF_HUB_OFFLINE=1",
+    "VLLM_NO_USAGE_STATS=1",
+    "VLLM_HOST_IP=127.0.0.1",
+    "GLOO_SOCKET_IFNAME=lo",
+)
+
+
+class ServerError(Exception):
+    """vLLM did not start; the text holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the server is started with."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int = 4096
+    kv_cache_bytes: int = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running vLLM."""
+
+    url: str
+    model: str
+    kv_tokens: int
+    """Size of its KV cache as it tells on /metrics."""
+    version: str
+    log: Path
+
+
+def root() -> Path:
+    """The unpacked image with the model in it; 3 GB, a minute the first time. Raises BuildError."""
+    image = vllm_cpu_image()
+
+    def build(folder: Path) -> None:
+        log = folder / "build.log"
+        files = folder / "root"
+        files.mkdir()
+        _unpack(image, files)
+        script = (Path(__file__).parents[2] / "e2e/vllm_cpu/make_model.py").read_text(encoding="utf-8")
+        (files / "make_model.py").write_text(script, encoding="utf-8")
+        make = ["/opt/vllm/bin/python", "/make_model.py", MODEL, HIDDEN, LAYERS]
+        run_logged(["chroot", files, *make], log=log)
+        run_logged(["chmod", "-R", "a+rX", f"{files}{MODEL}"], log=log)
+
+    return cached("vllm-cpu-root", [image.parent.name, MODEL, HIDDEN, LAYERS], build, expected_seconds=90) / "root"
+
+
+def _unpack(image: Path, folder: Path) -> None:
+    """All layers of a docker-archive, one over the other. None of this image's takes a file of a lower one away."""
+    with tarfile.open(image) as archive:
+        manifest = archive.extractfile("manifest.json")
+        if manifest is None:
+            raise BuildError(f"{image}: no manifest.json in it; delete its folder and build the image anew")
+        for name in json.load(manifest)[0]["Layers"]:
+            layer = archive.extractfile(name)
+            if layer is None:
+                raise BuildError(f"{image}: layer {name} is no file; delete its folder and build the image anew")
+            with tarfile.open(fileobj=layer, mode="r|") as files:
+                files.extractall(folder, filter="fully_trusted")  # noqa: S202 - built here
+
+
+def processors() -> tuple[int, int]:
+    """(engine, everything else). Raises ServerError where there is only one."""
+    ours = sorted(os.sched_getaffinity(0))
+    if len(ours) < 2:
+        raise ServerError(f"only processor {ours[0]} may be used; the engine and its clients need one each")
+    return ours[0], ours[1]
+
+
+@contextmanager
+def serve(limits: Limits, *, port: int, log: Path) -> Iterator[Server]:
+    """Start vLLM on loopback and end it with the block. Raises BuildError and ServerError."""
+    engine, front = processors()
+    files = root()
+    command = [
+        *("unshare", "--mount", "--propagation", "private", "taskset", "--cpu-list", str(front)),
+        *("sh", "-c", _ENTER, "sh", str(files), "/usr/bin/env", "-i", *_ENVIRONMENT),
+        f"VLLM_CPU_OMP_THREADS_BIND={engine}",
+        *_command(limits, port),
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _until_ready(process, url, log)
+        yield Server(
+            url=url, model="bench", kv_tokens=kv_tokens(_get(f"{url}/metrics")), version=_version(url), log=log
+        )
+    finally:
+        _end(process)
+
+
+def _command(limits: Limits, port: int) -> Sequence[str]:
+    return [
+        *("vllm", "serve", MODEL, "--served-model-name", "bench", "--host", "127.0.0.1", "--port", str(port)),
+        *("--enforce-eager", "--no-enable-prefix-caching", "--kv-cache-memory-bytes", str(limits.kv_cache_bytes)),
+        *("--max-num-seqs", str(limits.max_num_seqs), "--max-model-len", str(limits.max_model_len)),
+        *("--max-num-batched-tokens", str(limits.max_num_batched_tokens)),
+    ]
+
+
+def kv_tokens(page: str) -> int:
+    """``kv_cache_size_tokens`` of vLLM's /metrics page (0.24 and later). Raises ServerError where it is not there."""
+    found = re.search(r'vllm:cache_config_info\{[^}]*kv_cache_size_tokens="(\d+)"', page)
+    if found is None:
+        raise ServerError("vllm:cache_config_info has no kv_cache_size_tokens; vLLM 0.24 or later tells it")
+    return int(found.group(1))
+
+
+def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise ServerError(f"vLLM ended with {process.returncode}:\n{_tail(log)}")
+        try:
+            _get(f"{url}/health")
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+        else:
+            return
+    raise ServerError(f"vLLM is not ready after {READY_SECONDS:.0f} s:\n{_tail(log)}")
+
+
+def _version(url: str) -> str:
+    return str(json.loads(_get(f"{url}/version"))["version"])
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
+        text: str = answer.read().decode()
+    return text
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The server and the processes it started: they are one group."""
+    for number, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=patience)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+    process.wait()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
