@@ -66,7 +66,6 @@ class Server:
     kv_tokens: int
     """Size of its KV cache as it tells on /metrics."""
     version: str
-    log: Path
 
 
 def root() -> Path:
@@ -127,11 +126,18 @@ def serve(limits: Limits, *, port: int, log: Path) -> Iterator[Server]:
     try:
         url = f"http://127.0.0.1:{port}"
         _until_ready(process, url, log)
-        yield Server(
-            url=url, model="bench", kv_tokens=kv_tokens(_get(f"{url}/metrics")), version=_version(url), log=log
-        )
+        yield running(url, "bench")
     finally:
         _end(process)
+
+
+def running(url: str, model: str) -> Server:
+    """A vLLM that runs already. Raises ServerError where it cannot be asked or does not tell what is needed."""
+    try:
+        page, version = _get(f"{url}/metrics"), json.loads(_get(f"{url}/version"))["version"]
+    except (OSError, ValueError, KeyError) as error:
+        raise ServerError(f"{url}: {error}; give the root of a vLLM that is ready") from error
+    return Server(url=url, model=model, kv_tokens=kv_tokens(page), version=str(version))
 
 
 def _command(limits: Limits, port: int) -> Sequence[str]:
@@ -163,10 +169,6 @@ def _until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
         else:
             return
     raise ServerError(f"vLLM is not ready after {READY_SECONDS:.0f} s:\n{_tail(log)}")
-
-
-def _version(url: str) -> str:
-    return str(json.loads(_get(f"{url}/version"))["version"])
 
 
 def _get(url: str) -> str:

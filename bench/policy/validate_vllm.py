@@ -1,8 +1,10 @@
 """Sets the simulator beside real vLLM: the same excerpt of recorded traffic played against both.
 
     python -m bench.policy.validate_vllm [--seconds 300] [--json FILE]
+    python -m bench.policy.validate_vllm --url http://127.0.0.1:8000 --model NAME --max-num-seqs 64 ...
 
-Real vLLM runs on this machine's CPU (``real_vllm``: root, two processors and a quiet machine are needed; ten minutes).
+Real vLLM runs on this machine's CPU (``real_vllm``: root, two processors and a quiet machine are needed; ten minutes),
+or it is one that runs already, started with ``--no-enable-prefix-caching`` and with the limits that are given here.
 Its step-time constants are fitted to batches of fixed size and length that are played first, and to nothing else
 (``calibration``, ``fit``); the size of its KV cache is what it tells. Then ``e2e.load`` plays the excerpt, open loop,
 and the simulator gets the same arrivals and lengths. Exits with 1 where a median differs by more than 15 % or a P99 by
@@ -19,7 +21,8 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,7 +30,7 @@ import numpy as np
 
 from bench.policy.calibration import Batch, CalibrationError, measure
 from bench.policy.fit import Fit, Sample, fit
-from bench.policy.real_vllm import Limits, Server, ServerError, processors, serve
+from bench.policy.real_vllm import Limits, Server, ServerError, processors, running, serve
 from e2e.artifacts import BuildError
 from e2e.load import LoadPlan, LoadReport, Phase, Status, TargetPlan, Trace, run
 from e2e.load.plan import Arrival
@@ -41,14 +44,22 @@ MEDIAN_SHARE, P99_SHARE = 0.15, 0.30
 LIMITS = Limits(max_num_seqs=16, max_num_batched_tokens=256)
 RATE, LENGTH_SCALE, MOST_PROMPT, MOST_OUTPUT = 1.0, 0.2, 1000, 200
 """The excerpt: requests/s, and the recording's lengths times a factor, cut: what one processor can serve."""
-WARM_UP_SECONDS = 10.0
 
-CALIBRATION: Sequence[Batch] = (
-    *(Batch(streams, 64, 49) for streams in (1, 2, 4, 8, 12, 16)),
-    *(Batch(streams, 384, 33) for streams in (1, 4, 8, 16)),
-    *(Batch(1, prompt, 2) for prompt in (16, 32, 128, 192, 256, 512, 768, 1024)),
-    *(Batch(streams, 64, 160, joined=(128, 320, 640)) for streams in (2, 8, 15)),
-)
+
+def calibration(limits: Limits) -> Sequence[Batch]:
+    """What is played to fit the constants: batches up to the cap, prompts in one chunk and in several, alone and beside
+    streams. No traffic."""
+    seqs, budget = limits.max_num_seqs, limits.max_num_batched_tokens
+    shares = sorted({max(1, round(seqs * share)) for share in (0, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)})
+    return (
+        *(Batch(streams, 64, 49) for streams in shares),
+        *(Batch(streams, 384, 33) for streams in shares[::2]),
+        *(Batch(1, round(budget * share), 2) for share in (1 / 16, 1 / 8, 1 / 2, 3 / 4, 1, 2, 3, 4)),
+        *(
+            Batch(streams, 64, 160, joined=(budget // 2, round(1.25 * budget), round(2.5 * budget)))
+            for streams in (2, seqs // 2, seqs - 1)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +149,15 @@ def table(theirs: Figures, ours: Figures) -> tuple[list[str], bool]:
     return lines, well
 
 
-async def play(server: Server, plan: LoadPlan) -> tuple[list[Sample], LoadReport]:
+async def play(server: Server, plan: LoadPlan, limits: Limits) -> tuple[list[Sample], LoadReport]:
     """Warm up, calibrate, then the excerpt."""
-    warm = [Batch(4, 64, 33), Batch(1, 512, 2)]
-    await measure(server.url, server.model, warm, budget=LIMITS.max_num_batched_tokens)
-    samples = await measure(server.url, server.model, CALIBRATION, budget=LIMITS.max_num_batched_tokens)
+    budget = limits.max_num_batched_tokens
+    await measure(server.url, server.model, [Batch(4, 64, 33), Batch(1, 2 * budget, 2)], budget=budget)
+    samples = await measure(server.url, server.model, calibration(limits), budget=budget)
     return samples, await run(plan)
 
 
-def about(server: Server, found: Fit, arrivals: Sequence[Arrival], *, seconds: float) -> str:
+def about(server: Server, found: Fit, arrivals: Sequence[Arrival], limits: Limits, *, seconds: float) -> str:
     """What was measured and fitted, in three lines."""
     step = found.profile
     prompt, output = (
@@ -154,8 +165,8 @@ def about(server: Server, found: Fit, arrivals: Sequence[Arrival], *, seconds: f
     )
     return "\n".join(
         (
-            f"vLLM {server.version}: KV cache of {server.kv_tokens:,} tokens, max-num-seqs {LIMITS.max_num_seqs}, token"
-            f" budget {LIMITS.max_num_batched_tokens}",
+            f"vLLM {server.version}: KV cache of {server.kv_tokens:,} tokens, max-num-seqs {limits.max_num_seqs}, token"
+            f" budget {limits.max_num_batched_tokens}",
             f"step: a {1e3 * step.base_seconds:.2f} ms, b0 {1e3 * step.per_sequence_seconds:.3f} ms a sequence, b1"
             f" {1e6 * step.per_context_token_seconds:.3f} ms per 1,000 tokens of context, d"
             f" {1e3 * step.per_prefill_token_seconds:.3f} ms a prompt token; {1e3 * found.front_seconds:.1f} ms a"
@@ -168,21 +179,19 @@ def about(server: Server, found: Fit, arrivals: Sequence[Arrival], *, seconds: f
 
 def main() -> int:
     options = _parser().parse_args()
-    log = Path(tempfile.gettempdir()) / "validate-vllm.log"
+    limits = Limits(max_num_seqs=options.max_num_seqs, max_num_batched_tokens=options.max_num_batched_tokens)
     try:
-        _, front = processors()
-        with serve(LIMITS, port=options.port, log=log) as server:
-            os.sched_setaffinity(0, {front})
+        with _server(options, limits) as server:
             plan = excerpt(server.url, server.model, options.trace, seconds=options.seconds, rate=options.rate)
-            samples, report = asyncio.run(play(server, plan))
+            samples, report = asyncio.run(play(server, plan, limits))
         theirs = real(report)
     except (BuildError, ServerError, CalibrationError) as error:
         print(f"bench.policy.validate_vllm: {error}", file=sys.stderr)
         return 2
     found = fit(samples, name=f"vLLM {server.version}, CPU")
     arrivals = plan.arrivals(plan.targets[0])
-    ours = simulated(found, arrivals, kv_tokens=server.kv_tokens, limits=LIMITS)
-    print(about(server, found, arrivals, seconds=options.seconds), end="\n\n")
+    ours = simulated(found, arrivals, kv_tokens=server.kv_tokens, limits=limits)
+    print(about(server, found, arrivals, limits, seconds=options.seconds), end="\n\n")
     lines, well = table(theirs, ours)
     print("\n".join(lines))
     if options.json:
@@ -199,12 +208,33 @@ def main() -> int:
     return int(not well)
 
 
+@contextmanager
+def _server(options: argparse.Namespace, limits: Limits) -> Iterator[Server]:
+    """The one that runs already, or one of our own, with the engine's processor left to it."""
+    if options.url:
+        yield running(options.url.rstrip("/"), options.model)
+        return
+    log = Path(tempfile.gettempdir()) / "validate-vllm.log"
+    engine, front = processors()
+    with serve(limits, port=options.port, log=log) as server:
+        os.sched_setaffinity(0, {front})
+        try:
+            yield server
+        finally:
+            os.sched_setaffinity(0, {engine, front})
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Set the simulator beside real vLLM on this machine's CPU.")
     parser.add_argument("--trace", type=Path, default=TRACE, help="the Azure 2023 conversation trace")
     parser.add_argument("--seconds", type=float, default=300.0, help="length of the excerpt (300)")
     parser.add_argument("--rate", type=float, default=RATE, help=f"requests/s of the excerpt ({RATE:g})")
     parser.add_argument("--port", type=int, default=18000, help="of vLLM on loopback (18000)")
+    parser.add_argument("--url", help="of a vLLM on this machine that runs already")
+    parser.add_argument("--model", default="", help="its served model name")
+    for name in ("max_num_seqs", "max_num_batched_tokens"):
+        limit = getattr(LIMITS, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=limit, help=f"vLLM's ({limit})")
     parser.add_argument("--json", type=Path, help="write the figures, samples and requests there too")
     return parser
 

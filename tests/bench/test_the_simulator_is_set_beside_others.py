@@ -115,7 +115,7 @@ def test_constants_fitted_to_rows_that_obey_the_law_replay_the_others() -> None:
 def test_no_row_is_both_fitted_and_scored_and_every_engine_has_both() -> None:
     rows = published.published()
     engines = {one.engine for one in rows}
-    assert len(engines) == 10
+    assert len(engines) == 12
     for engine in engines:
         of = [one for one in rows if one.engine == engine]
         assert 4 <= sum(one.fitted for one in of) <= len(of) / 2
