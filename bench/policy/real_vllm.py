@@ -4,7 +4,7 @@ The files come out of the image that the end-to-end tests run (``e2e/vllm_cpu``)
 with a larger random model: 250 MB, at which a step depends visibly on what is in it. vLLM runs with that folder as its
 root, in a mount namespace of its own, so that nothing stays mounted. Needs root, as the local cluster does.
 
-The engine has one processor for itself; its HTTP server, and whoever loads it, share the other.
+The worker that computes is bound to one processor; scheduler, HTTP server, and whoever loads it, share the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODEL = "/mnt"
 HIDDEN, LAYERS = "1024", "12"
 READY_SECONDS = 300.0
 _ENTER = (
-    'root=$1; model=$2; shift 2; mount --bind /proc "$root/proc" && mount --rbind /dev "$root/dev"'
+    'root=$1; model=$2; shift 2; mount --bind /proc "$root/proc" && mount --rbind /dev "$root/dev" && mount --rbind /sys "$root/sys"'
     ' && mount -t tmpfs tmpfs "$root/tmp" && mount --bind "$model" "$root/mnt" && exec chroot "$root" "$@"'
 )
 """Mounts what a process needs, and the model's folder, in the namespace that it is run in."""
@@ -124,10 +124,10 @@ def processors() -> tuple[int, int]:
 @contextmanager
 def serve(limits: Limits, *, port: int, log: Path) -> Iterator[Server]:
     """Start vLLM on loopback and end it with the block. Raises BuildError and ServerError."""
-    engine, front = processors()
+    engine, _ = processors()
     files = root()
     command = [
-        *("taskset", "--cpu-list", str(front), *_inside(files, model(files))),
+        *_inside(files, model(files)),
         *("setpriv", "--reuid=2000", "--regid=0", "--clear-groups", "/usr/bin/env", "-i", *_ENVIRONMENT),
         *(f"VLLM_CPU_OMP_THREADS_BIND={engine}", *_command(limits, port)),
     ]
