@@ -30,8 +30,8 @@ MODEL = "/mnt"
 HIDDEN, LAYERS = "1024", "12"
 READY_SECONDS = 300.0
 _ENTER = (
-    'root=$1; model=$2; shift 2; mount --bind /proc "$root/proc" && mount --rbind /dev "$root/dev" && mount --rbind /sys "$root/sys"'
-    ' && mount -t tmpfs tmpfs "$root/tmp" && mount --bind "$model" "$root/mnt" && exec chroot "$root" "$@"'
+    'root=$1; model=$2; shift 2; for here in proc dev sys; do mount --rbind "/$here" "$root/$here" || exit; done;'
+    ' mount -t tmpfs tmpfs "$root/tmp" && mount --bind "$model" "$root/mnt" && exec chroot "$root" "$@"'
 )
 """Mounts what a process needs, and the model's folder, in the namespace that it is run in."""
 _ENVIRONMENT = (
