@@ -19,6 +19,7 @@ import gzip
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -179,6 +180,7 @@ def about(server: Server, found: Fit, arrivals: Sequence[Arrival], limits: Limit
 
 def main() -> int:
     options = _parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that the server ends with us
     limits = Limits(max_num_seqs=options.max_num_seqs, max_num_batched_tokens=options.max_num_batched_tokens)
     try:
         with _server(options, limits) as server:
