@@ -153,8 +153,21 @@ def running(url: str, model: str) -> Server:
 
 
 def _command(limits: Limits, port: int) -> Sequence[str]:
+    """float32: processors without AVX-512 have no fast bfloat16."""
     return [
-        *("vllm", "serve", MODEL, "--served-model-name", "bench", "--host", "127.0.0.1", "--port", str(port)),
+        *(
+            "vllm",
+            "serve",
+            MODEL,
+            "--dtype",
+            "float32",
+            "--served-model-name",
+            "bench",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+        ),
         *("--enforce-eager", "--no-enable-prefix-caching", "--kv-cache-memory-bytes", str(limits.kv_cache_bytes)),
         *("--max-num-seqs", str(limits.max_num_seqs), "--max-model-len", str(limits.max_model_len)),
         *("--max-num-batched-tokens", str(limits.max_num_batched_tokens)),
