@@ -2,7 +2,8 @@
 
 The files come out of the image that the end-to-end tests run (``e2e/vllm_cpu``), unpacked once into the artifact cache,
 with a larger random model: 16 million parameters, at which a step depends visibly on what is in it. vLLM runs with that
-folder as its root, in a mount namespace of its own, so that nothing stays mounted. Needs root, as the local cluster does.
+folder as its root, in a mount namespace of its own, so that nothing stays mounted. Root is needed, as for the local
+cluster.
 
 The worker that computes is bound to one processor; scheduler, HTTP server, and whoever loads it, share the other.
 """
