@@ -15,7 +15,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,10 @@ from rich.table import Table
 
 from bench.policy import jobs, tuning
 from bench.policy.board import SUMMARY, Line, Sheet, as_dict, columns, markdown, summary
+from bench.policy.checks import little
 from bench.policy.faults import FAULTS
 from bench.policy.jobs import Job
+from bench.policy.measures import Row
 from bench.policy.page import page, picture
 from bench.policy.policies import GRIDS, HERE, Entry, chosen, missing
 from bench.policy.runner import Runner
@@ -54,12 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show_tuned(console, found)
         return 0
     if options.faults:
-        _matrix(console, runner, entries, names if options.scenario else list(MATRIX_SCENARIOS), options)
-        return 0
+        rows = _matrix(console, runner, entries, names if options.scenario else list(MATRIX_SCENARIOS), options)
+        return _checked(console, ((f"{row['scenario']}, {row['fault']}, {row['policy']}", row) for row in rows))
     sheets = _sheets(runner, entries, names, options)
     _print(console, sheets)
     _write(sheets, options)
-    return 0
+    return _checked(console, ((f"{sheet.title}, {line.policy}", line.row) for sheet in sheets for line in sheet.lines))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +110,13 @@ def _sheets(runner: Runner, entries: Sequence[Entry], names: list[str], options:
     return sheets
 
 
+def _checked(console: Console, runs: Iterable[tuple[str, Row]]) -> int:
+    """The exit status: 1 where a run breaks Little's law, whose figures are then worth nothing."""
+    told, holds = little(runs)
+    console.print(told, highlight=False, markup=False, soft_wrap=True)
+    return 0 if holds else 1
+
+
 def _print(console: Console, sheets: Sequence[Sheet]) -> None:
     for sheet in sheets:
         shown = columns(sheet)
@@ -147,8 +156,8 @@ def _write(sheets: Sequence[Sheet], options: argparse.Namespace) -> None:
 
 def _matrix(
     console: Console, runner: Runner, entries: Sequence[Entry], names: Sequence[str], options: argparse.Namespace
-) -> None:
-    """Attainment by fault, and how far it is below the same run without one."""
+) -> list[Row]:
+    """Attainment by fault, and how far it is below the same run without one. The rows, with what each is of."""
     shown = [entry for entry in entries if entry.make is not None and not entry.knows]
     shown = shown if options.policy else shown[:1]
     found = list(FAULTS.values())
@@ -179,6 +188,7 @@ def _matrix(
     options.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"command": _command(options), "rows": written}, ensure_ascii=False, indent=1)
     (options.out / "policy-faults.json").write_text(text + "\n", encoding="utf-8")
+    return written
 
 
 def _fault_cell(row: dict[str, Any], clean: float) -> str:

@@ -22,7 +22,7 @@ from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.binned import capacity
 from tierkeeper.sim.loop import ImpossibleRunError, Settings, SimTier, pool_config, simulate
-from tierkeeper.sim.model import Requests, Startup
+from tierkeeper.sim.model import Requests, Startup, Status
 from tierkeeper.sim.peers import catalog
 from tierkeeper.sim.policy import Ours, Paced, Policy, Static
 from tierkeeper.sim.profiles import EngineProfile, find_profile
@@ -49,6 +49,9 @@ FIRST_SECONDS = 300.0
 FIRST_SHARE = 0.7
 """Share of what a replica can carry on average that the first replicas are loaded with: P99 needs room."""
 
+LOOK_SECONDS = 6.0
+"""Pages are scraped at three moments of 15 s, give or take 0.2 s: each tick follows one of them."""
+
 
 class UsageError(Exception):
     """Arguments or files that cannot be used; the text says which, why and what to do."""
@@ -64,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         policies = [_policy(name) for name in arguments.policy or ["tierkeeper"]]
         runs = [_simulate(tier, policy, arguments) for policy in policies]
         _print(runs, tier)
+        _check(runs)
         _write(runs, arguments)
     except (UsageError, PlanError, ImpossibleRunError, ModuleNotFoundError) as error:
         print(f"tierkeeper simulate: {error}", file=sys.stderr)
@@ -207,6 +211,42 @@ def _print(runs: Sequence[Run], tier: SimTier) -> None:
         for part in one.tiers.values():
             table.add_row(*cells(one, part, score(one, part)))
     console.print(table)
+
+
+def _check(runs: Sequence[Run]) -> None:
+    """Say where a run breaks Little's law: its figures are then worth nothing."""
+    for one in runs:
+        for tier in one.tiers.values():
+            if wrong := miscounted(tier):
+                print(
+                    f"tierkeeper simulate: at {wrong} of {len(tier.series.at)} ticks under {one.policy} there were"
+                    " not as many requests in the pool as had come and not gone (Little's law): a fault of the"
+                    " simulator, please report it",
+                    file=sys.stderr,
+                )
+
+
+def miscounted(tier: TierRun) -> int:
+    """At how many ticks the requests that the pool showed are not those that had arrived and not ended.
+
+    Where there is none, the mean number of requests is their rate times their mean time in the pool, as exactly as
+    ticks can tell. The pool was looked at some time in the ``LOOK_SECONDS`` before a tick, so every number that there
+    was in between is right. Cut requests have no end: a run with such counts as right.
+    """
+    outcome, arrival = tier.outcome, tier.requests.arrival
+    if (outcome.status == Status.CUT).any():
+        return 0
+    ended = np.where(outcome.status == Status.REJECTED, arrival, outcome.finish)
+    ended = ended[np.isfinite(ended)]
+    times = np.concatenate([arrival, ended])
+    order = np.argsort(times, kind="stable")
+    steps = np.concatenate([np.ones(len(arrival)), -np.ones(len(ended))])[order]
+    present = np.concatenate([[0], np.cumsum(steps)])
+    first = np.searchsorted(times[order], tier.series.at - LOOK_SECONDS, side="left")
+    last = np.searchsorted(times[order], tier.series.at, side="right")
+    spans = (present[begin : end + 1] for begin, end in zip(first, last, strict=True))
+    shown = zip(spans, tier.series.in_system, strict=True)
+    return sum(not span.min() <= counted <= span.max() for span, counted in shown)
 
 
 def _write(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
