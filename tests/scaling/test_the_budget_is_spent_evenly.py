@@ -12,12 +12,21 @@ from tierkeeper.tier import Objective
 P99 = Objective(ratio=0.99, ttft_seconds=1.5)
 
 
-def spent(*, hours: float = 0.0, half_hour: float = 0.0, total: float = 50_000.0, left: float | None = None):
+def spent(
+    *,
+    hours: float = 0.0,
+    half_hour: float = 0.0,
+    total: float = 50_000.0,
+    left: float | None = None,
+    period: float | None = None,
+):
     windows = tuple(
         WindowSli(seconds, total * seconds / 21600, Ratio(*[burn * 0.01] * 3), Ratio(*[burn] * 3))
         for seconds, burn in ((1800, half_hour), (21600, hours))
     )
-    ttft = SloAssessment(Sli.TTFT, 1.5, SignalState.OK, "Ok", "", windows=windows, budget_left=left)
+    ttft = SloAssessment(
+        Sli.TTFT, 1.5, SignalState.OK, "Ok", "", windows=windows, budget_left=left, period_requests=period
+    )
     return Assessment(KEY, SignalState.OK, "Ok", "", slos={Sli.TTFT: ttft})
 
 
@@ -45,6 +54,19 @@ def test_a_handful_of_requests_is_no_record():
 def test_a_period_that_runs_low_warns_then_freezes(left, share):
     """50 % warns, 80 % freezes: in between the spending slows."""
     assert allowed_share(P99, spent(left=left)) == pytest.approx(share, abs=0.01)
+
+
+def test_of_a_period_that_has_just_begun_the_hours_know_more_than_its_own_figure():
+    """A quarter of an hour of a month spent nine tenths of its own budget: the hours, that hold it, half of theirs."""
+    just_begun = spent(hours=0.4, left=0.08, total=50_000, period=30_000)
+    assert allowed_share(P99, just_begun) == allowed_share(P99, spent(hours=0.4)) > 0.9
+
+
+def test_the_longer_a_period_is_on_record_the_more_its_figure_counts():
+    """0.35 left allow 0.625; where half of the record is older than the hours, half of that caution."""
+    half, nearly_all = (spent(left=0.35, total=50_000, period=requests) for requests in (100_000, 5_000_000))
+    assert allowed_share(P99, half) == pytest.approx(0.8125, abs=0.01)
+    assert allowed_share(P99, nearly_all) == pytest.approx(0.625, abs=0.01)
 
 
 @given(less=st.floats(0, 3), more=st.floats(0, 3), left=st.floats(-2, 1))

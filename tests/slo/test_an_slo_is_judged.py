@@ -86,6 +86,7 @@ def test_the_message_is_a_plain_sentence_with_the_numbers():
 def test_budget_left_comes_from_the_counts_of_the_period():
     pool = Pool().ttft(misses(400, 2)).ttft(misses(1_000_000, 4_000), [MONTH])
     assert look(pool).ttft.budget_left == pytest.approx(0.6)
+    assert look(pool).ttft.period_requests == pytest.approx(1_000_000)
 
 
 def test_m24_a_period_that_cannot_be_read_leaves_the_last_budget_known_and_comes_back_at_once():
@@ -101,6 +102,7 @@ def test_the_budget_is_not_forgotten_in_an_outage():
     before = look(Pool().ttft(misses(400, 2)).ttft(misses(1_000_000, 9_000), [MONTH]))
     down = look(None, live=["a"], previous=before, error=("Timeout", "no answer"))
     assert down.ttft.budget_left == pytest.approx(0.1)
+    assert down.ttft.period_requests == pytest.approx(1_000_000)
     assert (down.ttft.met, down.ttft.burning) == (None, False)
 
 

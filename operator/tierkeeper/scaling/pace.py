@@ -46,10 +46,21 @@ def _spent(objective: Objective, assessment: Assessment, seconds: int) -> float:
 
 
 def _caution(policy: BudgetPolicy, assessment: Assessment) -> float:
-    """1 up to the warning, down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly."""
+    """1 up to the warning, down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly.
+
+    That is for what the hours have forgotten. Of a period that has just begun they hold all there is, and two minutes
+    of a quarter of an hour are no record of a month.
+    """
     spent = assessment.budget_spent_percent
     if spent is None or spent <= policy.warn_percent:
         return 1.0
-    if spent >= policy.freeze_percent:
-        return LEAST
-    return 1.0 - (1.0 - LEAST) * (spent - policy.warn_percent) / (policy.freeze_percent - policy.warn_percent)
+    frozen = spent >= policy.freeze_percent
+    low = 1.0 if frozen else (spent - policy.warn_percent) / (policy.freeze_percent - policy.warn_percent)
+    return 1.0 - (1.0 - LEAST) * low * _older(assessment)
+
+
+def _older(assessment: Assessment) -> float:
+    """Share of the period's requests that came before the last hours; 1 where that cannot be told."""
+    period = max((slo.period_requests or 0.0 for slo in assessment.slos.values()), default=0.0)
+    hours = max((w.total for slo in assessment.slos.values() if (w := slo.window(21600)) is not None), default=0.0)
+    return max(0.0, 1.0 - hours / period) if period > 0 else 1.0

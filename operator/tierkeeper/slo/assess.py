@@ -198,6 +198,7 @@ class _Tick:
                 reason=verdict.reason,
                 message=verdict.message,
                 budget_left=before.budget_left if (before := self._previous_slo(sli)) else None,
+                period_requests=before.period_requests if before else None,
             )
             for sli, threshold in thresholds(self.objective).items()
         }

@@ -138,6 +138,7 @@ class _Slo:
             p99=p99,
             boundary_aligned=measured.aligned,
             nearest_aligned_seconds=neighbours,
+            period_requests=self._period_requests(),
             budget_left=self._budget_left(),
             burning=spends and any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
             urgent=spends and pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
@@ -161,6 +162,13 @@ class _Slo:
             return self.previous.budget_left if self.previous else None
         return budget_left(error_ratio=measured.ratio.point, total=histogram.total, budget=self.objective.error_budget)
 
+    def _period_requests(self) -> float | None:
+        """How many requests the figure above rests on; like it, the last known number while they cannot be read."""
+        histogram = self.period.histogram if self.period else None
+        if histogram is None:
+            return self.previous.period_requests if self.previous else None
+        return histogram.total
+
     def _result(
         self,
         state: SignalState,
@@ -179,4 +187,5 @@ class _Slo:
             metric=metric,
             windows=windows,
             budget_left=self._budget_left(),
+            period_requests=self._period_requests(),
         )

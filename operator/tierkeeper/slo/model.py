@@ -118,6 +118,8 @@ class SloAssessment:
     """Where not aligned: the bucket edges around the threshold."""
     budget_left: float | None = None
     """Share of the period's error budget still unspent (negative once overspent); None until it is known."""
+    period_requests: float | None = None
+    """Requests of the period that are on record, which says how much that share rests on; None while not known."""
     burning: bool = False
     """True when some pair of control windows burns above its factor (point estimate)."""
     urgent: bool = False
