@@ -66,8 +66,8 @@ def pod_template(spec: TierSpec, levers: Levers) -> Object:
         "topologySpreadConstraints": [dict(constraint) for constraint in pod.topology_spread_constraints],
         "runtimeClassName": pod.runtime_class_name,
         "priorityClassName": pod.priority_class_name,
-        # Always said: the API server keeps the old name in the deprecated `serviceAccount`, which is not ours, and takes
-        # a field that we no longer apply from there.
+        # Always said: the API server keeps the old name in the deprecated `serviceAccount`, which is not ours, and
+        # fills a field that is no longer applied from there.
         "serviceAccountName": pod.service_account_name or "default",
         "imagePullSecrets": [{"name": name} for name in pod.image_pull_secrets],
     }
