@@ -70,9 +70,10 @@ def base_image() -> Path:
 def _offer(tag: str, archive: Path) -> None:
     """Make sure that buildah knows an image under its tag, so that a Dockerfile may say FROM it."""
     marker = archive.with_name("in-buildah")
-    if _local_digest(tag) is None or not marker.exists():
+    # By digest: another state of the sources may have given the tag to another image since.
+    if not marker.exists() or marker.read_text() != _local_digest(tag):
         _buildah("pull", "--quiet", f"docker-archive:{archive}", log=cache_dir() / "buildah.log")
-        marker.touch()
+        marker.write_text(_local_digest(tag) or "")
 
 
 def build_image(
