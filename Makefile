@@ -52,8 +52,6 @@ lint: $(STAMP) ## Check style, types and import contracts
 # that stand in for a fleet, and those of what is shipped around the operator.
 SIM := tests/sim tests/bench tests/e2e_engine tests/e2e_load
 SHIP := tests/charts tests/rules tests/gitops tests/docs
-# In these, real seconds pass: leases run out and sockets time out.
-PUNCTUAL := tests/handlers tests/adapters tests/e2e_engine tests/e2e_load
 
 unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
 	.venv/bin/pytest tests -m "not built" -q -n 3 --dist worksteal $(addprefix --ignore ,$(SIM) $(SHIP))
@@ -79,18 +77,8 @@ e2e: up ## Run the scenarios on the real local cluster (started if it is down, l
 # compiles them anew, and every program is built: nothing slow is left to run beside a scenario.
 test: setup ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
 	$(MAKE) -j4 lint compiled audit platform
-	.venv/bin/pytest $(PUNCTUAL) -q -n 3 --dist worksteal
-	$(MAKE) -j2 beside e2e
-
-# Scenarios wait for most of their time; the tests that need no cluster and no punctual processor get what they leave over,
-# and no more. In a session of their own, because a kernel that groups by session shares the processor between sessions whatever their niceness.
-beside: $(STAMP)
-	@mkdir -p build
-	@setsid nice -n 19 chrt --idle 0 sh -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; \
-	   exec .venv/bin/pytest tests $(addprefix --ignore ,$(PUNCTUAL)) -q -n 2 --dist worksteal --timeout=900 --durations=20' >build/beside.log 2>&1 & tests=$$!; \
-	trap 'kill -- -$$tests' INT TERM; \
-	wait $$tests || { cat build/beside.log; exit 1; }
-	@tail -n 1 build/beside.log
+	.venv/bin/pytest tests -q -n 3 --dist worksteal
+	$(MAKE) e2e
 
 compiled: $(STAMP)
 	.venv/bin/pytest tests e2e/scenarios --collect-only -q >/dev/null
@@ -111,4 +99,4 @@ bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator
 bench-policy: $(STAMP) ## The policy scoreboard beside peers and an oracle (hours, resumable; BENCH=--quick: minutes)
 	nice -n 19 $(PY) -m bench.policy $(BENCH)
 
-.PHONY: help setup lock generate sbom audit lint unit sim ship up e2e test platform beside compiled demo compat down bench bench-policy
+.PHONY: help setup lock generate sbom audit lint unit sim ship up e2e test platform compiled demo compat down bench bench-policy
