@@ -225,10 +225,10 @@ def uninstall_operator(cluster: Cluster, *, helm: int = 4) -> None:
     run_helm(cluster, "uninstall", RELEASE, "--ignore-not-found", "--wait", helm=helm)
 
 
-def bring_up(cluster: Cluster) -> None:
-    """Everything that the scenarios stand on: all images in the cluster, Prometheus, and the operator, which says its
+def bring_up(cluster: Cluster, names: Iterable[str] = IMAGES) -> None:
+    """What scenarios and demo stand on: these images in the cluster, Prometheus, and the operator, which says its
     figures every 5 s here. Does nothing where all of it is there."""
-    load(cluster, IMAGES)
+    load(cluster, names)
     install_prometheus(cluster)
     install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
 

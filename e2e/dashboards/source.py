@@ -54,10 +54,14 @@ def filled(text: str, variables: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda found: variables[found[1] or found[2]], text)
 
 
+def constants(dashboard: Mapping[str, Any]) -> dict[str, str]:
+    """The values of the hidden variables."""
+    return {v["name"]: v["query"] for v in dashboard["templating"]["list"] if v["type"] == "constant"}
+
+
 def variables(dashboard: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
     """The values of all variables: the dashboard's constants, and what a reader would choose."""
-    constants = {v["name"]: v["query"] for v in dashboard["templating"]["list"] if v["type"] == "constant"}
-    return {"__rate_interval": RATE_INTERVAL, **constants, **chosen}
+    return {"__rate_interval": RATE_INTERVAL, **constants(dashboard), **chosen}
 
 
 @dataclass(frozen=True, slots=True)

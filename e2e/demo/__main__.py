@@ -26,7 +26,7 @@ from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.report import LoadReport, Status, percentile
 from e2e.load.runner import run
 from e2e.load.trace import Trace
-from e2e.platform import OPERATOR_NAMESPACE, RELEASE, images, install_operator, install_prometheus, load
+from e2e.platform import OPERATOR_NAMESPACE, RELEASE, bring_up, images
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
@@ -49,11 +49,9 @@ def prepare(cluster: Cluster) -> None:
         cluster.up()
         say("images: the operator, the vLLM-shaped engine")
         rest.result()
-    load(cluster, ["engine"])
     forget_earlier_run(cluster)
     say("Prometheus, and the operator by Helm")
-    install_prometheus(cluster)
-    install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
+    bring_up(cluster, ["engine"])
     say("kubectl apply -f examples/ (with this machine's engine and sizes: build/demo/tiers.yaml)")
     documents = demo_documents()
     out = ROOT / "build/demo/tiers.yaml"

@@ -22,8 +22,9 @@ import pytest
 import yaml
 
 from e2e.cluster import Cluster
+from e2e.dashboards.source import constants
 from e2e.scenarios.kit import Kit, Object, changed, tier
-from tests.obs.dashboards import DASHBOARDS, ROOT, RULES, constants, load, panel_queries
+from tests.obs.dashboards import DASHBOARDS, ROOT, RULES, load, panel_queries
 
 NAMESPACE = "e2e-dashboards"
 TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"

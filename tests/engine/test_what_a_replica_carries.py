@@ -12,8 +12,8 @@ from tierkeeper.engine.capacity import (
     capacity,
     long_prompt_seconds,
     speed,
+    tail,
     token_budget,
-    usable_share,
     work_seconds,
 )
 from tierkeeper.engine.latency import LLAMA_8B_2XA100 as PROFILE
@@ -40,9 +40,8 @@ def test_the_worked_numbers_of_the_docstrings_hold():
     assert tokens == pytest.approx(483, abs=1)
     reading = long_prompt_seconds(PROFILE, speed=1.0, lengths=lengths, batch=24, tokens=483)
     assert reading == pytest.approx(0.40, abs=0.005)
-    shares = [
-        usable_share(PROFILE, speed=1.0, lengths=lengths, batch=67, replicas=n, ttft_seconds=1.5) for n in (1, 4, 8)
-    ]
+    beyond = tail(PROFILE, speed=1.0, lengths=lengths, batch=67, ttft_seconds=1.5)
+    shares = [beyond.usable_share(n) for n in (1, 4, 8)]
     assert shares == [pytest.approx(s, abs=0.01) for s in (0.57, 0.78, 0.85)]
     assert work_seconds(PROFILE, lengths) == pytest.approx(0.154, abs=0.001)
 
@@ -91,7 +90,5 @@ def test_no_step_at_the_token_budget_is_longer_than_tpot(lengths, slowness, batc
 
 @given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(1, 256), few=st.floats(1, 50), more=st.floats(0, 50))
 def test_a_larger_pool_can_use_a_larger_share(lengths, slowness, batch, few, more):
-    def share(replicas: float) -> float:
-        return usable_share(PROFILE, speed=slowness, lengths=lengths, batch=batch, replicas=replicas, ttft_seconds=1.5)
-
+    share = tail(PROFILE, speed=slowness, lengths=lengths, batch=batch, ttft_seconds=1.5).usable_share
     assert 0.0 < share(few) <= share(few + more) < 1.0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from e2e.dashboards.source import RATE_INTERVAL, filled
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.obs.tiers import TierCollector
 
@@ -13,9 +14,6 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "charts/tierkeeper/files/dashboards").glob("*.json"))
 RULES = ROOT / "charts/tierkeeper/files/rules/tierkeeper.yaml"
 ENGINE_PAGE = ROOT / "tests/e2e_engine/data/vllm-0.32.0-metrics.txt"
-
-GRAFANA = {"__rate_interval": "1m"}
-"""What Grafana itself puts in place of its variables, about."""
 
 PLUGIN = {
     f"tierkeeper_{name}_{what}" for name in ("max_num_seqs", "max_num_batched_tokens") for what in ("seen", "applied")
@@ -34,8 +32,7 @@ class PanelQuery:
 
     def filled(self, variables: Mapping[str, str]) -> str:
         """As Prometheus gets it. Raises KeyError for a variable that has no value."""
-        known = {**GRAFANA, **variables}
-        return re.sub(r"\$(\w+)", lambda found: known[found[1]], self.expr)
+        return filled(self.expr, {"__rate_interval": RATE_INTERVAL, **variables})
 
     def __str__(self) -> str:
         return f"{self.dashboard}: {self.panel}: {self.expr}"
@@ -43,11 +40,6 @@ class PanelQuery:
 
 def load(path: Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def constants(board: dict) -> dict[str, str]:
-    """The values of the hidden variables."""
-    return {v["name"]: v["query"] for v in board["templating"]["list"] if v["type"] == "constant"}
 
 
 def panel_queries(path: Path) -> list[PanelQuery]:

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from e2e import tools
+from e2e.dashboards.source import constants
 from tests.obs.dashboards import (
     DASHBOARDS,
     RULES,
     SCRAPED,
-    constants,
     engine_metrics,
     load,
     named,

@@ -113,7 +113,7 @@ def long_prompt_seconds(profile: Profile, *, speed: float, lengths: Lengths, bat
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What keeps a pool from being used in full, but for the number of its replicas. See ``usable_share``."""
+    """What keeps a pool from being used in full, but for the number of its replicas."""
 
     batch: float
     wait_seconds: float
@@ -121,7 +121,15 @@ class Tail:
     ttft_seconds: float | None
 
     def usable_share(self, replicas: float) -> float:
-        """``usable_share`` of so many replicas."""
+        """Share of the capacity of ``replicas`` together, in (0, 1), that can be used before 1 % of requests suffer.
+
+        Two things take from it, both less in a larger pool. The number of requests present varies like its square root:
+        beside a mean of N * B, P99 is 2.33 * sqrt(2 * N * B) above it, with arrivals that bunch twice as much as
+        Poisson's. And prompts queue for each other: in heavy traffic a wait exceeds t with probability
+        exp(-N (1 - u) t / (u S)), S the time to read one prompt, so u = 1 / (1 + 4.6 S / (N t)). (Halfin and Whitt,
+        "Heavy-traffic limits for queues with many exponential servers", 1981.) Worked as above at 1.5 s: 1 replica
+        0.57, 4 replicas 0.78, 8 replicas 0.84; simulated, they miss 1 % at 0.63, 0.8 and 0.85.
+        """
         present = replicas * self.batch
         share = 1.0 / (1.0 + _TAIL_DEVIATIONS * math.sqrt(_BUNCHING / (present if present > 1.0 else 1.0)))
         if self.ttft_seconds is None:
@@ -130,24 +138,9 @@ class Tail:
 
 
 def tail(profile: Profile, *, speed: float, lengths: Lengths, batch: float, ttft_seconds: float | None) -> Tail:
-    """What ``usable_share`` needs of a mix and a batch: worked out once for the many pool sizes that are tried."""
+    """What ``Tail.usable_share`` needs of a mix and a batch: worked out once for the many pool sizes that are tried."""
     service = speed * (profile.base_seconds + profile.per_prefill_token_seconds * lengths.prompt_tokens)
     return Tail(batch, TAIL * service, ttft_seconds)
-
-
-def usable_share(
-    profile: Profile, *, speed: float, lengths: Lengths, batch: float, replicas: float, ttft_seconds: float | None
-) -> float:
-    """Share of the capacity of ``replicas`` together, in (0, 1), that can be used before 1 % of requests suffer.
-
-    Two things take from it, both less in a larger pool. The number of requests present varies like its square root:
-    beside a mean of N * B, P99 is 2.33 * sqrt(2 * N * B) above it, with arrivals that bunch twice as much as Poisson's.
-    And prompts queue for each other: in heavy traffic a wait exceeds t with probability exp(-N (1 - u) t / (u S)), S
-    the time to read one prompt, so u = 1 / (1 + 4.6 S / (N t)). (Halfin and Whitt, "Heavy-traffic limits for queues
-    with many exponential servers", 1981.) Worked as above at 1.5 s: 1 replica 0.57, 4 replicas 0.78, 8 replicas 0.84;
-    simulated, they miss 1 % at 0.63, 0.8 and 0.85.
-    """
-    return tail(profile, speed=speed, lengths=lengths, batch=batch, ttft_seconds=ttft_seconds).usable_share(replicas)
 
 
 _TAIL_DEVIATIONS = 2.33
