@@ -92,6 +92,8 @@ def test_a_step_is_seen_in_the_gauges_before_the_minute_shows_it():
     looks = gauges(120, 120, 120, 270, 420, finished=(20, 20, 20, 22.5, 25))
     found = seen(minutes(*[20] * 6), rate=25.0, looks=looks)
     assert found.level == pytest.approx(40.0)
+    assert found.settled == pytest.approx(25.0)
+    assert seen(minutes(*[20] * 6), rate=25.0).settled is None
 
 
 def test_a_backlog_that_drains_is_no_demand_though_much_finishes():

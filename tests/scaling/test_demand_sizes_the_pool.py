@@ -75,6 +75,39 @@ def test_less_demand_removes_several_at_once_after_the_window():
     assert len(shrinks) < before - story.levers.replicas
 
 
+def just_shrunk() -> Story:
+    story = served(24.0, replicas=8)
+    story.serves(14.0).pass_time(330)
+    assert story.levers.replicas == 3
+    return story
+
+
+def bunch(story: Story) -> Story:
+    """For two looks six requests a second more are present than the minute knows of: 14/s look like 20."""
+    quiet = story.traffic
+    story.traffic = dataclasses.replace(quiet, running=quiet.running + 90)
+    story.tick()
+    story.tick()
+    story.traffic = quiet
+    return story
+
+
+def test_a_pool_that_has_just_shrunk_is_not_grown_by_what_a_scrape_alone_shows():
+    story = bunch(just_shrunk())
+    assert max(d.inputs["neededReplicas"] for d in story.decisions[-2:]) > 3.3
+    assert story.levers.replicas == 3
+    later = just_shrunk()
+    later.pass_time(400)
+    assert bunch(later).levers.replicas > 3
+
+
+def test_a_load_that_comes_back_right_after_a_shrink_is_answered_once_the_minute_shows_it():
+    story = just_shrunk()
+    story.serves(24.0).pass_time(15)
+    assert story.levers.replicas > 3
+    assert story.decisions[-4].reason is Reason.DEMAND_ADD_REPLICAS
+
+
 def test_an_engine_twice_as_slow_gets_twice_the_replicas():
     fast = served(17.0, replicas=4)
     slow = Story(tier(**{**CHAT_TIER, "tpot": 0.08}), replicas=8)

@@ -6,6 +6,7 @@ the queue. Three readings are kept, from slow to fast, and a faster one counts o
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import operator
@@ -79,6 +80,8 @@ class Demand:
     """How many minutes it rests on."""
     doubt: float = 0.0
     """Standard deviation of the level, by chance alone."""
+    settled: float | None = None
+    """The level by whole minutes alone, where the last scrape or two show more; None: they do not."""
 
 
 def look(looks: Sequence[Look], *, now: float, traffic: Traffic) -> tuple[Look, ...]:
@@ -115,12 +118,16 @@ def demand(
     ``bunching`` that of these very minutes where it was worked out before."""
     if bunching is None:
         bunching = bunching_of(minutes)
-    level, counted = _level(minutes, rate, bunching)
+    settled, counted = _level(minutes, rate, bunching)
+    level = settled
     for jump, seconds in _jumps(looks):
         # Two stretches of that length are compared, the one that ends now and the one that has left the minute.
         if jump > level + CERTAIN * math.sqrt(2.0) * deviation(level, seconds, bunching):
             level = jump
-    return _with_trend(level, deviation(level, 60.0 * counted, bunching), minutes, bunching, work)
+    found = _with_trend(level, deviation(level, 60.0 * counted, bunching), minutes, bunching, work)
+    if level == settled:
+        return found
+    return dataclasses.replace(found, settled=_with_trend(settled, found.doubt, minutes, bunching, work).level)
 
 
 def _level(minutes: Sequence[Minute], rate: float, bunching: float) -> tuple[float, int]:

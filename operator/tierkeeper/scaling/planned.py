@@ -37,7 +37,8 @@ STEP = 1
 OWN_MINUTES = 3.0
 
 #: Right after a shrink a calm pool grows again only for a need this far above it: a tenth more load costs four times
-#: the misses (1.1 ** 14) for the minutes of a start-up, and spares a swing.
+#: the misses (1.1 ** 14) for the minutes of a start-up, and spares a swing. And the minute must show it: of the looks at
+#: one scrape one in 160 is a false alarm, and a day has thousands of them.
 TURN_MARGIN = 1.1
 
 #: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
@@ -109,7 +110,7 @@ def _grow(ctx: Context, plan: Plan) -> Proposal | None:
     young = ctx.memory.knowledge.belief.minutes < OWN_MINUTES
     if wanted <= ctx.current.replicas or (young and ctx.finding.calm):
         return None
-    if _has_just_shrunk(ctx) and plan.need <= TURN_MARGIN * ctx.current.replicas:
+    if _has_just_shrunk(ctx) and plan.settled_need <= TURN_MARGIN * ctx.current.replicas:
         return None
     limits = ctx.current if has_room(ctx.assessment.tpot) else lowered(ctx.current, plan.levers)
     levers = dataclasses.replace(limits, replicas=wanted)

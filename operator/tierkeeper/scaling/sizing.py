@@ -54,7 +54,9 @@ class Plan:
     shrink_to: int
     """Replicas that are enough."""
     need: float
-    """The same before rounding."""
+    """What is needed, before rounding."""
+    settled_need: float
+    """The same by whole minutes alone: what a jump of a scrape or two adds is left out."""
     levers: Levers
     """The current replicas with the right cap and token budget."""
     rate: float
@@ -109,6 +111,7 @@ def plan(
         grow_to=_up(need),
         shrink_to=max(1, math.ceil(spare + unseen + SHRINK_SLACK)),
         need=need,
+        settled_need=need * (1.0 if arriving.settled is None else arriving.settled / arriving.level),
         levers=levers,
         rate=arriving.level,
         coming=coming,
