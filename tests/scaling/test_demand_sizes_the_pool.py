@@ -105,7 +105,7 @@ def test_a_load_that_comes_back_right_after_a_shrink_is_answered_once_the_minute
     story = just_shrunk()
     story.serves(24.0).pass_time(15)
     assert story.levers.replicas > 3
-    assert story.decisions[-4].reason is Reason.DEMAND_ADD_REPLICAS
+    assert story.decisions[-3].reason is Reason.DEMAND_ADD_REPLICAS
 
 
 def test_an_engine_twice_as_slow_gets_twice_the_replicas():
