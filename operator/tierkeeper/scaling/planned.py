@@ -37,8 +37,8 @@ STEP = 1
 OWN_MINUTES = 3.0
 
 #: Right after a shrink a calm pool grows again only for a need this far above it: a tenth more load costs four times
-#: the misses (1.1 ** 14) for the minutes of a start-up, and spares a swing. The last minute must show it: of the looks at
-#: a scrape or two one in 160 is a false alarm, which is dozens a day.
+#: the misses (1.1 ** 14) for the minutes of a start-up, and spares a swing. The last minute must show it: of the looks
+#: at a scrape or two one in 160 is a false alarm, which is dozens a day.
 TURN_MARGIN = 1.1
 
 #: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
