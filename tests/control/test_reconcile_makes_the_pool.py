@@ -64,13 +64,16 @@ async def test_nothing_is_ever_written_to_the_user_s_spec_or_metadata():
     assert {c.verb for c in stage.kube.writes if c.kind is Kind.SERVICE_TIER} == {"apply_status"}
 
 
-async def test_a_deleted_child_comes_back():
+async def test_a_deleted_child_comes_back_and_that_is_told():
     stage = Stage()
     stage.kube.put(tier())
     await stage.settle()
+    assert "Repaired" not in stage.recorder.reasons  # a first making is no repair
     stage.kube.delete(Kind.SERVICE, "llm", POOL)
     await stage.reconciler.reconcile(GOLD)
     assert stage.get(Kind.SERVICE, POOL) is not None
+    told = [event.message for event in stage.recorder.events if event.reason == "Repaired"]
+    assert told == [f"Service {POOL} was deleted by someone else and is made again"]
 
 
 async def test_an_edited_child_is_put_right_and_the_repair_is_told_once():

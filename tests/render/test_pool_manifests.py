@@ -58,6 +58,12 @@ def test_the_deployment_never_says_how_many_replicas(full):
     assert "replicas" not in deployment(full)["spec"]
 
 
+def test_an_engine_that_ends_leaves_the_end_of_its_log_for_the_conditions(gold):
+    """No engine writes a termination message: without this the kubelet reports an exit code and nothing else."""
+    (container,) = pod(gold)["containers"]
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_every_child_is_owned_labelled_and_stamped(full):
     for child in render(full):
         meta = child["metadata"]

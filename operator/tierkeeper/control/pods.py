@@ -214,7 +214,7 @@ def _crash(container: Mapping[str, Any]) -> tuple[ConditionReason, str]:
     last = (container.get("lastState") or {}).get("terminated") or {}
     reason = _exit_reason(last)
     loop = reason if reason is ConditionReason.OUT_OF_MEMORY else ConditionReason.CRASH_LOOP
-    return loop, f"container {container['name']} {_exit_text(last)}; read `kubectl logs --previous`"
+    return loop, f"container {container['name']} {_exit_text(last).rstrip('.')}; read `kubectl logs --previous`"
 
 
 def _exit_reason(ended: Mapping[str, Any]) -> ConditionReason:

@@ -279,8 +279,7 @@ class Reconciler:
         run.look_again(RETRY_REFUSED_SECONDS)
 
     def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, applied: Applied) -> None:
-        for drift in applied.repaired:
-            run.news.append(Announce(EventType.NORMAL, "Repaired", drift.message))
+        run.news += [Announce(EventType.NORMAL, "Repaired", message) for message in applied.repaired]
         if applied.rewritten:
             outdated = (Kind.DEPLOYMENT, spec.pool_name) in applied.kept
             self._give_up(run, "; ".join(applied.rewritten), outdated=outdated)

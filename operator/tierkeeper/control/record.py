@@ -93,6 +93,8 @@ class TierRecord:
     guard: WriteGuard = field(default_factory=WriteGuard)
     replicas_set: int | None = None
     """Replicas as this process last left them: found otherwise, somebody else has changed them."""
+    children: set[Hashable] = field(default_factory=set)
+    """Objects of the pool that this process has seen: one of them that is missing was deleted by somebody."""
     contested: str | None = None
     """Who changes the replicas back each time, once the guard has given up."""
     rollout_generation: int = 0
