@@ -178,6 +178,8 @@ async def test_nobody_there_is_unreachable_and_says_where(server):
     assert error.reason == MetricsErrorReason.UNREACHABLE
     assert server.url in error.message
     assert "query=" not in error.message
+    assert "HTTPConnection" not in error.message
+    assert error.message.endswith("; correct the chart's prometheus.url, or let the operator reach it (NetworkPolicy)")
 
 
 async def test_a_name_that_does_not_resolve_is_unreachable():

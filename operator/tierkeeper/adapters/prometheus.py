@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -268,9 +269,10 @@ def _error_text(response: requests.Response) -> str:
 
 
 def _cause(error: requests.ConnectionError) -> str:
-    """The innermost reason: the outer text repeats the whole query."""
+    """The innermost reason and a remedy: the outer texts repeat the whole query, and the host."""
     inner = error.args[0] if error.args else error
-    return str(getattr(inner, "reason", None) or inner)
+    reason = re.sub(r"^\w+\(host=.*?\): ", "", str(getattr(inner, "reason", None) or inner))
+    return f"{reason}; correct the chart's prometheus.url, or let the operator reach it (NetworkPolicy)"
 
 
 def _origin(url: SplitResult) -> str:
