@@ -135,13 +135,14 @@ async def test_stopping_lets_a_reconcile_end_and_takes_no_new_one(monkeypatch):
     runtime, ended = runtime_of(stage)
     done = []
 
-    async def slow(_):
+    async def slow(key):
         await asyncio.sleep(3)
-        done.append(1)
+        done.append(key)
 
     monkeypatch.setattr(stage.reconciler, "reconcile", slow)
     runtime._spawn("worker 0", runtime.queue.worker(runtime.reconciler.reconcile))
-    runtime.queue.add(GOLD)
+    for key in (GOLD, TierKey("llm", "silver")):
+        runtime.queue.add(key)
     await asyncio.sleep(1)
     await runtime.stop()
-    assert (done, ended, runtime.failure) == ([1], [1], None)
+    assert (done, ended, runtime.failure) == ([GOLD], [1], None)
