@@ -226,6 +226,25 @@ def test_run_refuses_wrong_settings_by_name(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TICK_SECONDS", "3"),
+        ("PROMETHEUS_URL", "ftp://me:s3cret@prometheus:9090"),
+        ("PROMETHEUS_URL", "http://me:s3cret@prometheus:99999"),
+    ],
+)
+def test_o01_run_repeats_no_password_of_settings_that_it_refuses(
+    name: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERKEEPER_PROMETHEUS_URL", "http://me:s3cret@prometheus:9090")
+    monkeypatch.setenv(f"TIERKEEPER_{name}", value)
+    assert call("run") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tierkeeper: TIERKEEPER")
+    assert "s3cret" not in said
+
+
 def test_the_log_level_is_taken_in_any_case_of_letters() -> None:
     assert Settings(log_level="debug").log_level == "DEBUG"  # type: ignore[arg-type]
 
