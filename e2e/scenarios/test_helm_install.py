@@ -295,3 +295,18 @@ def test_a_namespaced_release_asks_for_nothing_outside_its_namespaces(kit: Kit, 
     assert mine
     assert {event["objectRef"].get("namespace") for event in mine} == {kit.namespace}
     assert [event for event in mine if event.get("responseStatus", {}).get("code") == 403] == []
+
+
+def test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes(kit: Kit, release: dict[str, Any]):
+    """Nothing in it waits for an operator that goes at the same moment."""
+    cluster = kit.cluster
+    remove(kit, helm=4)
+    values = merged(release, {"watch": {"namespaces": [kit.namespace]}, "crds": {"install": False}})
+    where = ("--namespace", kit.namespace)
+    run_helm(cluster, "install", RELEASE, str(CHART), *where, "--values", "-", stdin=json.dumps(values))
+    wait_for_rollout(cluster, kit.namespace, RELEASE)
+    for number in range(5):  # paused, so that they have a status but no pods that would have to drain
+        kit.apply(changed(tier(f"t{number}"), "spec.scaling.mode", "Paused"))
+    kit.until("the operator to look at all", lambda: all(kit.condition(f"t{n}", "Ready")["status"] for n in range(5)))
+    kit.delete_namespace()  # raises after 120 s
+    assert cluster.kubectl("get", "namespace", kit.namespace, "--ignore-not-found") == ""

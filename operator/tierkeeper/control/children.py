@@ -102,7 +102,7 @@ class Children:
         if drift.reason is DriftReason.EDITED:
             done.repaired.append(drift)
         if ref[0] is Kind.DEPLOYMENT and before is not None and _template(before) != _template(after):
-            record.rollout_generation = after["metadata"]["generation"]
+            record.rollout = after["metadata"]["uid"], after["metadata"]["generation"]
 
     async def scale(self, spec: TierSpec, live: Live, *, replicas: int) -> None:
         """Set the replicas of the Deployment that was looked at, as their own field manager. Raises ApiError."""
