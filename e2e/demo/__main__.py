@@ -26,7 +26,7 @@ from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.report import LoadReport, Status, percentile
 from e2e.load.runner import run
 from e2e.load.trace import Trace
-from e2e.platform import OPERATOR_NAMESPACE, RELEASE, bring_up, images
+from e2e.platform import OPERATOR_NAMESPACE, RELEASE, bring_up, forget_tiers, images
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
@@ -49,7 +49,7 @@ def prepare(cluster: Cluster) -> None:
         cluster.up()
         say("images: the operator, the vLLM-shaped engine")
         rest.result()
-    forget_earlier_run(cluster)
+    forget_tiers(cluster, NAMESPACE)
     say("Prometheus, and the operator by Helm")
     bring_up(cluster, ["engine"])
     say("kubectl apply -f examples/ (with this machine's engine and sizes: build/demo/tiers.yaml)")
@@ -63,15 +63,6 @@ def prepare(cluster: Cluster) -> None:
         "wait", "-n", NAMESPACE, "servicetier", "--all", "--for=condition=Ready", "--timeout=180s", timeout=200
     )
     print(cluster.kubectl("get", "servicetiers", "-n", NAMESPACE))
-
-
-def forget_earlier_run(cluster: Cluster) -> None:
-    """An earlier run's tiers, and what Prometheus remembers of tiers of that name, would be part of this story."""
-    if not cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
-        return
-    say("removing an earlier run's tiers and samples (its pods drain for up to half a minute)")
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", timeout=130)
-    cluster.kubectl("delete", "pod", "-n", "monitoring", "--all", "--ignore-not-found", timeout=130)
 
 
 def load_plan(cluster: Cluster) -> LoadPlan:

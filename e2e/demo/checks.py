@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from e2e import audit
 from e2e.demo.timeline import Timeline
-
-OPERATOR_USER = "system:serviceaccount:tierkeeper-system:tierkeeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +44,12 @@ def scaled(timeline: Timeline, tier: str) -> tuple[bool, bool]:
 
 
 def writes_by_operator(audit_lines: Iterable[str], *, resource: str, subresource: str = "") -> int:
-    """Writes the operator made to a resource, from the API server's audit log (one JSON object a line).
+    """Writes the operator made to a resource, from the API server's audit log.
 
     ``subresource=""`` counts writes to the object itself: ``spec`` and metadata, never the status subresource.
     """
-    count = 0
-    for line in audit_lines:
-        event = json.loads(line)
-        reference = event.get("objectRef", {})
-        count += (
-            event.get("stage") == "ResponseComplete"
-            and event.get("user", {}).get("username") == OPERATOR_USER
-            and event.get("verb") in ("create", "update", "patch", "delete")
-            and reference.get("resource") == resource
-            and reference.get("subresource", "") == subresource
-        )
-    return count
+    objects = [event.get("objectRef", {}) for event in audit.writes(audit_lines)]
+    return sum(ref.get("resource") == resource and ref.get("subresource", "") == subresource for ref in objects)
 
 
 def footprint(tiers: Iterable[dict[str, Any]]) -> int:

@@ -95,4 +95,5 @@ def _acts(ax: Axes, *, names: bool) -> None:
             ax.axvspan(begin, begin + act.seconds, color=QUIET, alpha=0.08, linewidth=0)
         if names:
             where, two_lines = ax.get_xaxis_transform(), act.name.replace(" on ", " on\n")
-            ax.text(begin, 1.02, two_lines, transform=where, ha="left", va="bottom", fontsize=6.5, color=QUIET)
+            middle = begin + act.seconds / 2
+            ax.text(middle, 1.02, two_lines, transform=where, ha="center", va="bottom", fontsize=6.5, color=QUIET)

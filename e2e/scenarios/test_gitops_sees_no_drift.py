@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from e2e import audit
 from e2e.cluster import ClusterError
 from e2e.demo.checks import footprint
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.runner import run
 from e2e.load.trace import Trace
 from e2e.scenarios.kit import Kit, Object, changed, tier
-from e2e.scenarios.test_steady_state import writes_since
 
 SECONDS = int(os.environ.get("TIERKEEPER_E2E_GITOPS_SECONDS", "120"))
 EVERY_SECONDS = 5.0
@@ -119,11 +119,10 @@ def test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales(gitop
     # No fight: the operator put nothing back, and found nothing put back.
     assert {event["reason"] for event in kit.events(NAME)}.isdisjoint({"Repaired", "ReplicasCorrected", "Rewritten"})
     assert kit.condition(NAME, "Stalled")["status"] == "False"
-    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(gitops.began))
     lines = kit.cluster.audit_log.read_text(encoding="utf-8").splitlines()
     on_tiers = [
         write["objectRef"].get("subresource")
-        for write in writes_since(lines, since, kit.namespace)
+        for write in audit.writes(lines, since=audit.log_time(gitops.began), namespace=kit.namespace)
         if write["objectRef"]["resource"] == "servicetiers"
     ]
     assert set(on_tiers) == {"status"}

@@ -9,14 +9,13 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from e2e import audit
 from e2e.cluster import Cluster
-from e2e.demo.checks import OPERATOR_USER
 from e2e.platform import OPERATOR_NAMESPACE, RELEASE, install_operator, merged, run_helm
 from e2e.scenarios.kit import Kit, Object, changed, tier
 
@@ -94,17 +93,9 @@ def new_leader_acts(kit: Kit, gone: str, cap: int, *, within: float) -> float:
 
 def accepted_writes(lines: Iterable[str], since: str) -> list[dict[str, Any]]:
     """The operator's writes that the API server accepted, in the order in which it got them."""
-    events = [json.loads(line) for line in lines]
-    mine = [
-        event
-        for event in events
-        if event.get("stage") == "ResponseComplete"
-        and event.get("user", {}).get("username") == OPERATOR_USER
-        and event.get("verb") in ("create", "update", "patch", "delete")
-        and event.get("responseStatus", {}).get("code", 500) < 300
-        and event["requestReceivedTimestamp"] > since
-    ]
-    return sorted(mine, key=lambda event: event["requestReceivedTimestamp"])
+    made = audit.writes(lines, since=since)
+    accepted = [event for event in made if event.get("responseStatus", {}).get("code", 500) < 300]
+    return sorted(accepted, key=lambda event: str(event["requestReceivedTimestamp"]))
 
 
 def out_of_term(writes: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
@@ -121,7 +112,7 @@ def out_of_term(writes: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, s
 
 def test_the_standby_takes_over_and_two_never_write_at_once(kit: Kit, standby: None):
     both_are_ready_and_one_leads(kit)
-    since = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    since = audit.log_time(time.time())
     kit.apply(tier("gold"))
     kit.until_ready("gold")
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from e2e.audit import OPERATOR_USER
 from e2e.demo import checks
 from e2e.demo.timeline import Timeline, objects_in
 
@@ -33,7 +34,7 @@ def audit(**change: Any) -> str:
     event = {
         "stage": "ResponseComplete",
         "verb": "patch",
-        "user": {"username": checks.OPERATOR_USER},
+        "user": {"username": OPERATOR_USER},
         "objectRef": {"resource": "servicetiers"},
     }
     return json.dumps(event | change)
