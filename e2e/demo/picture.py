@@ -69,7 +69,7 @@ def _latency(ax: Axes, at: list[float], values: list[float | None], *, target: i
 def _levers(ax: Axes, timeline: Timeline, tier: str) -> None:
     samples = timeline.of(tier)
     if samples:  # a tier that nothing changes is seen once: what was last seen holds to the end
-        samples = [*samples, replace(samples[-1], at=float(total_seconds()))]
+        samples = [*samples, replace(samples[-1], at=max(samples[-1].at, float(total_seconds())))]
     at = [s.at for s in samples]
     ax.step(at, [s.ready for s in samples], where="post", color=INK, linewidth=1.8, label="replicas ready")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))

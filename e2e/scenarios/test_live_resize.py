@@ -50,9 +50,14 @@ def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_strea
         "every pod to apply 6",
         lambda: all(gauge(pod, "tierkeeper_max_num_seqs_seen") == 6 for pod in kit.pods("gold")),
     )
-    status = kit.until("the resize to be confirmed", lambda: kit.get("servicetier", "gold")["status"].get("liveResize"))
-    print(f"confirmed on every pod after {status['lastApplyMilliseconds']} ms")
-    assert kit.condition("gold", "Resizing")["status"] == "False"
+
+    def confirmed() -> Object | None:
+        status = kit.get("servicetier", "gold")["status"]
+        return status["liveResize"] if status["maxNumSeqs"].get("applied") == 6 else None
+
+    live = kit.until("the resize to be confirmed", confirmed)
+    print(f"confirmed on every pod after {live['lastApplyMilliseconds']} ms")
+    kit.until_condition("gold", "Resizing", "False")
     assert {pod["metadata"]["uid"] for pod in kit.pods("gold")} == uids
     assert all(c["restartCount"] == 0 for pod in kit.pods("gold") for c in pod["status"]["containerStatuses"])
 
