@@ -31,6 +31,9 @@ BESIDE = (
     *((-7, up, "right") for up in (4, -11, 14, -21)),
 )
 """Where a name may stand, in points from its point; the first that is free is taken."""
+LEADER = {"arrowstyle": "-", "color": BOUND, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4}
+"""The line from a name to its point."""
+
 LEAST_BAD = 1e-5
 """Fewer bad requests than this are drawn as this."""
 
@@ -109,25 +112,27 @@ def _name(axis, places: dict[Place, str]) -> None:  # type: ignore[no-untyped-de
     """Write each name beside its point, where neither another name nor a point nor the edge is in the way."""
     from matplotlib.transforms import Bbox
 
+    def write(name: str, place: Place, spot: tuple[int, int, str], **more: object):  # type: ignore[no-untyped-def]
+        across, up, side = spot
+        weight = "bold" if name == "tierkeeper" else "normal"
+        shape = {"xytext": (across, up), "textcoords": "offset points", "ha": side, "fontsize": 8, "weight": weight}
+        return axis.annotate(name, place, **shape, **more)
+
     taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in axis.transData.transform(list(places))]
     for place, name in places.items():
-        for across, up, side in BESIDE:
-            note = axis.annotate(
-                name,
-                place,
-                xytext=(across, up),
-                textcoords="offset points",
-                fontsize=8,
-                ha=side,
-                weight="bold" if name == "tierkeeper" else "normal",
-            )
-            box = note.get_window_extent()
-            if box.x1 <= axis.bbox.x1 and box.x0 >= axis.bbox.x0 and not any(box.overlaps(other) for other in taken):
-                break
-            note.remove()
-        else:
-            note = axis.annotate(name, place, xytext=BESIDE[0][:2], textcoords="offset points", fontsize=8)
-        taken.append(note.get_window_extent())
+        boxes = {}
+        for spot in BESIDE:
+            tried = write(name, place, spot)
+            boxes[spot] = tried.get_window_extent()
+            tried.remove()
+        free = [
+            spot
+            for spot, box in boxes.items()
+            if axis.bbox.x0 <= box.x0 and box.x1 <= axis.bbox.x1 and not any(box.overlaps(other) for other in taken)
+        ]
+        chosen = (free or BESIDE)[0]
+        write(name, place, chosen, arrowprops=LEADER)
+        taken.append(boxes[chosen])
 
 
 def _table(

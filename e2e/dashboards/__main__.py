@@ -58,7 +58,9 @@ def of_the_local_cluster() -> str:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m e2e.dashboards", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m e2e.dashboards", description="Draw both dashboards as a demo has left them."
+    )
     parser.add_argument(
         "--prometheus", metavar="URL", help="default: that of the local cluster, as `make demo` leaves it"
     )

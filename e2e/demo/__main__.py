@@ -181,7 +181,9 @@ def tell(result: dict[str, Any], out: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m e2e.demo", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m e2e.demo", description="The whole story, from an empty machine to a picture and a verdict."
+    )
     parser.add_argument(
         "--operator", choices=("on", "off"), default="on", help="off: stop the operator before the traffic starts"
     )

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -151,13 +151,14 @@ def exporter(pods: Sequence[Pod]) -> Iterator[tuple[int, Scrapes]]:
             pod = next((p for p in pods if p.path == self.path and not p.gone), None)
             begun = scrapes.started
             body = page(pod, time.monotonic() - begun).encode() if pod and begun else b""
-            self.send_response(200 if pod else 404)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-            if begun:
-                scrapes.answered.setdefault(self.path, []).append(time.monotonic())
+            with suppress(ConnectionError):  # a scrape that gave up: it does not count
+                self.send_response(200 if pod else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+                if begun:
+                    scrapes.answered.setdefault(self.path, []).append(time.monotonic())
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
