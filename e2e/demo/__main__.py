@@ -25,12 +25,11 @@ from e2e.demo.timeline import Timeline, Watcher
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.report import LoadReport, Status, percentile
 from e2e.load.runner import run
-from e2e.load.trace import Trace
+from e2e.load.trace import EXCERPT, Trace
 from e2e.platform import OPERATOR_NAMESPACE, RELEASE, bring_up, forget_tiers, images
+from tierkeeper.engine.flags import HTTP_PORT
 
 ROOT = Path(__file__).resolve().parents[2]
-TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
-PORT = 8000
 
 #: After the traffic, for replicas that are still to be given back: a calm window (30 s), a tick, and room for a stall.
 END_SECONDS = 60
@@ -82,8 +81,8 @@ def load_plan(cluster: Cluster) -> LoadPlan:
             )
             for act in ACTS
         ]
-        targets.append(TargetPlan(name=tier, url=f"http://{ip.strip()}:{PORT}", model=tier, phases=phases))
-    return LoadPlan(trace=Trace.read(TRACE), targets=targets, seed=7)
+        targets.append(TargetPlan(name=tier, url=f"http://{ip.strip()}:{HTTP_PORT}", model=tier, phases=phases))
+    return LoadPlan(trace=Trace.read(EXCERPT), targets=targets, seed=7)
 
 
 def drive(cluster: Cluster) -> tuple[LoadReport, Timeline]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 
 import pytest
 
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.report import TargetRecords
 from e2e.load.runner import run
-from e2e.load.trace import Trace
+from e2e.load.trace import EXCERPT, Trace
 from e2e.scenarios.kit import Kit, Object, changed, tier
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(400)]
 
-TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 
 #: Both thresholds are default bucket edges.
 TTFT_MS, TPOT_MS = 1000, 75
@@ -50,7 +48,7 @@ def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_
     kit.until_ready(name)
     kit.until_condition(name, "MetricsAvailable", "True", seconds=60)
 
-    plan = LoadPlan(trace=Trace.read(TRACE), targets=[TargetPlan(name, kit.url(name), name, PHASES)], seed=3)
+    plan = LoadPlan(trace=Trace.read(EXCERPT), targets=[TargetPlan(name, kit.url(name), name, PHASES)], seed=3)
     rounds: list[TargetRecords] = []
     pairs: list[tuple[float, float]] = []
     while len(rounds) < ROUNDS and not (rounds and agree(pairs)):
