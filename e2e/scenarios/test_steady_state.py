@@ -62,6 +62,7 @@ def test_steady_tiers_are_set_up(steady: Steady):
 
 
 @pytest.mark.e2e
+@pytest.mark.timeout(400)
 def test_steady_tiers_come_to_rest(steady: Steady):
     names = ("alpha", "beta", "gamma")
     steady.kit.until_ready(*names)
