@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import math
 import socket
+import sys
 from contextlib import closing
 
 import pytest
@@ -314,3 +315,33 @@ async def test_connections_are_kept_for_the_next_query(server, source):
     for _ in range(5):
         await source.query("up")
     assert len(fake.requests) == 5
+
+
+ENDS = """
+import asyncio, sys
+from tierkeeper.adapters.prometheus import PrometheusSource
+
+async def main():
+    async with PrometheusSource(sys.argv[1], timeout_seconds=100) as source:
+        query = asyncio.create_task(source.query("up"))
+        await asyncio.to_thread(sys.stdin.readline)
+        query.cancel()
+
+asyncio.run(main())
+"""
+
+
+async def test_the_end_of_the_process_waits_for_no_answer(server):
+    """A query over the whole budget period may take 100 s; the kubelet gives an operator 30 s to go."""
+    server.answer = lambda _: Reply(delay=20)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ENDS, server.url, stdin=asyncio.subprocess.PIPE)
+    try:
+        async with asyncio.timeout(30):
+            while not server.requests:
+                await asyncio.sleep(0.05)
+        async with asyncio.timeout(10):
+            await process.communicate(b"go\n")
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0

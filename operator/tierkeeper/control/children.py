@@ -106,7 +106,7 @@ class Children:
         elif new and ref in record.children:
             done.repaired.append(f"{ref[0]} {ref[1]} was deleted by someone else and is made again")
         if ref[0] is Kind.DEPLOYMENT and before is not None and _template(before) != _template(after):
-            record.rollout_generation = after["metadata"]["generation"]
+            record.rollout = after["metadata"]["uid"], after["metadata"]["generation"]
 
     async def scale(self, spec: TierSpec, live: Live, *, replicas: int) -> None:
         """Set the replicas of the Deployment that was looked at, as their own field manager. Raises ApiError."""

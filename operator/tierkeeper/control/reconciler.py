@@ -206,12 +206,13 @@ class Reconciler:
         run.failure = error
 
     def _view(self, run: _Pass, spec: TierSpec, live: Live) -> PoolView:
+        deployment = live.deployment(spec)
         return view_pool(
             spec,
-            deployment=live.deployment(spec),
+            deployment=deployment,
             limits=live.limits(spec),
             pods=live.pods,
-            rollout_generation=run.record.rollout_generation,
+            rollout_generation=run.record.rollout_generation(deployment),
         )
 
     async def _act(self, run: _Pass, spec: TierSpec, live: Live, view: PoolView) -> None:
