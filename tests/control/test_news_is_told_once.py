@@ -46,8 +46,8 @@ NO_USE = "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     [
         (
             'persistentvolumeclaim "weights" not found. not found.',
-            'persistentvolumeclaim "weights" not found. not found: see `kubectl get pvc`, create the claim, or '
-            "correct spec.model.volumeClaim.",
+            'persistentvolumeclaim "weights" not found. not found: have the claim there and bound '
+            "(`kubectl get pvc`), or correct spec.model.volumeClaim.",
         ),
         (
             f"1 Insufficient cpu. no new claims to deallocate, preemption: {NO_USE}",

@@ -147,7 +147,7 @@ def _said(pod: PodView) -> str:
         return pod.message
     said = _PREEMPTION.sub("", pod.message).rstrip(". ") or "No node has room"
     if "volume" in said.lower() and "Insufficient" not in said:
-        return f"{said}: see `kubectl get pvc`, create the claim, or correct spec.model.volumeClaim."
+        return f"{said}: have the claim there and bound (`kubectl get pvc`), or correct spec.model.volumeClaim."
     remedy = "free it or add a node, ask for less in spec.resources, or correct nodeSelector, tolerations or affinity"
     return f"{said}: {remedy} in spec.pod."
 
