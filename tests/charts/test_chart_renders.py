@@ -111,7 +111,9 @@ def test_pod_labels_cannot_break_the_selector(objects: Any) -> None:
     assert labels["team"] == "serving"
 
 
-ALL = {name: value for case in ("monitors", "network-policies", "disruption-budget") for name, value in CASES[case].items()}
+ALL = {
+    name: value for case in ("monitors", "network-policies", "disruption-budget") for name, value in CASES[case].items()
+}
 
 
 @pytest.mark.parametrize("name", ["2026", "1e3", "0x1f"])
