@@ -104,6 +104,7 @@ async def test_every_code_but_200_is_an_error_with_its_name(server, source, repl
         as_data("vector", [{"metric": {}}]),
         as_data("vector", [{"metric": {}, "value": [1, "x"]}]),
         as_data("vector", [{"metric": {}, "histogram": [1, {}]}]),
+        vector(UP, warnings=5),
     ],
     ids=[
         "html",
@@ -117,6 +118,7 @@ async def test_every_code_but_200_is_an_error_with_its_name(server, source, repl
         "no-value",
         "no-number",
         "native-histogram",
+        "no-list-of-warnings",
     ],
 )
 async def test_t04_what_is_no_vector_is_a_bad_answer(server, source, reply):
@@ -334,7 +336,9 @@ asyncio.run(main())
 async def test_the_end_of_the_process_waits_for_no_answer(server):
     """A query over the whole budget period may take 100 s; the kubelet gives an operator 30 s to go."""
     server.answer = lambda _: Reply(delay=20)
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ENDS, server.url, stdin=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ENDS, server.url, stdin=asyncio.subprocess.PIPE
+    )
     try:
         async with asyncio.timeout(30):
             while not server.requests:

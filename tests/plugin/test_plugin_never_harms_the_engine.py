@@ -86,7 +86,9 @@ def test_a_state_folder_that_cannot_be_written_does_not_stop_the_limits(folder, 
     assert len(list((tmp_path / "absent").iterdir())) == 1
 
 
-@pytest.mark.parametrize(("limit", "set_to", "shown"), [(512, 512, 512), (1800, 1664, 1800), (2048, 1664, 2048), (4096, 1664, 2048)])
+@pytest.mark.parametrize(
+    ("limit", "set_to", "shown"), [(512, 512, 512), (1800, 1664, 1800), (2048, 1664, 2048), (4096, 1664, 2048)]
+)
 def test_a_limit_above_what_speculation_leaves_of_the_budget_is_kept_and_shown_as_kept(
     folder, tmp_path, fake_scheduler, limit, set_to, shown
 ):

@@ -218,16 +218,27 @@ def test_the_pod_is_restricted_and_can_write_where_it_must(gold):
 def test_e10_what_an_engine_writes_is_open_to_whatever_user_the_platform_chooses(full):
     """An emptyDir may be written by every id. A volume of any other kind belongs to somebody."""
     volumes = {volume["name"]: volume for volume in pod(full)["volumes"]}
-    written = {mount["name"]: mount["mountPath"] for mount in container(full)["volumeMounts"] if not mount.get("readOnly")}
+    written = {
+        mount["name"]: mount["mountPath"] for mount in container(full)["volumeMounts"] if not mount.get("readOnly")
+    }
     assert {name for name in written if "emptyDir" not in volumes[name]} == set()
     caches = {name: value for name, value in env(full).items() if name in ("HOME", "HF_HOME", "VLLM_CACHE_ROOT")}
     assert len(caches) == 3
-    for path in (*caches.values(), "/tmp"):  # noqa: S108
+    for path in (*caches.values(), "/tmp"):
         assert any(f"{path}/".startswith(f"{mounted}/") for mounted in written.values()), path
     assert env(full)["USER"]  # Python asks for the user's name, which an id of the platform's does not have
 
 
-RESTRICTED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+RESTRICTED_VOLUMES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
 
 
 @pytest.mark.parametrize("version", [None, (0, 9, 0), (0, 17, 1), (0, 33, 0)])
