@@ -51,7 +51,7 @@ lint: $(STAMP) ## Check style, types and import contracts
 # Beside the operator's own tests there are those of the simulator and its scoreboard, those of the engine and the load
 # that stand in for a fleet, and those of what is shipped around the operator.
 SIM := tests/sim tests/bench tests/e2e_engine tests/e2e_load
-SHIP := tests/charts tests/rules tests/gitops tests/docs
+SHIP := tests/charts tests/rules tests/gitops tests/docs tests/supply
 
 unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
 	.venv/bin/pytest tests -m "not built" -q -n 3 --dist worksteal $(addprefix --ignore ,$(SIM) $(SHIP))
@@ -59,7 +59,7 @@ unit: $(STAMP) ## Run the operator's tests that need no cluster (a minute)
 sim: $(STAMP) ## Run the tests of the simulator, of the scoreboard, and of the vLLM-shaped engine and its load (a minute)
 	.venv/bin/pytest $(SIM) -m "not built" -q -n 2
 
-ship: setup ## Run the tests of chart, alerts, dashboards, GitOps manifests and documentation (a minute; the first time builds Helm and Prometheus)
+ship: setup ## Run the tests of chart, alerts, dashboards, GitOps manifests, supply chain and documentation (a minute; the first time builds Helm and Prometheus)
 	.venv/bin/pytest $(SHIP) -q -n 2
 
 up: setup ## Start the local cluster: a real Kubernetes on this machine

@@ -17,7 +17,6 @@ from e2e.artifacts import Input, cache_dir, cached, locked, run_logged
 
 BASE_TAG = "localhost/tierkeeper/base:bookworm"
 BASE_PACKAGES = ("python3", "ca-certificates", "libnuma1", "util-linux")
-_DEBIAN = "http://deb.debian.org/debian"
 
 
 def archive_name(folder: Path) -> Path:
@@ -25,9 +24,9 @@ def archive_name(folder: Path) -> Path:
     return folder / "image.tar"
 
 
-def debian_mirror(sources: str) -> str:
-    """The Debian mirror that this machine's apt uses, from the text of its sources (one-line or deb822); else
-    Debian's own."""
+def debian_mirror(sources: str) -> str | None:
+    """The Debian mirror that this machine's apt uses, from the text of its sources (one-line or deb822); None where
+    they name none."""
     for line in sources.splitlines():
         words = line.split()
         if not words or words[0].startswith("#"):
@@ -35,19 +34,20 @@ def debian_mirror(sources: str) -> str:
         urls = [word for word in words[1:] if word.startswith(("http://", "https://"))]
         if words[0] in {"deb", "URIs:"} and urls and urls[0].rstrip("/").endswith("/debian"):
             return urls[0].rstrip("/")
-    return _DEBIAN
+    return None
 
 
 def base_image() -> Path:
     """The base of the images built here, `localhost/tierkeeper/base:bookworm`: minimal Debian with python3 and
     libnuma1, ~275 MB. Returns its tar. Raises BuildError."""
     mirror = debian_mirror(_apt_sources())
+    where = [] if mirror is None else [mirror]  # debootstrap knows one of its own
 
     def build(folder: Path) -> None:
         root = folder / "rootfs"
         log = folder / "build.log"
         include = ",".join(BASE_PACKAGES)
-        run_logged(["debootstrap", "--variant=minbase", f"--include={include}", "bookworm", root, mirror], log=log)
+        run_logged(["debootstrap", "--variant=minbase", f"--include={include}", "bookworm", root, *where], log=log)
         for useless in (
             "var/cache/apt/archives",
             "var/lib/apt/lists",
@@ -64,7 +64,7 @@ def base_image() -> Path:
         )
         subprocess.run(["rm", "-rf", "--one-file-system", root, folder / "layer.tar"], check=True)
 
-    return archive_name(cached("image-base", [mirror, *BASE_PACKAGES, "1"], build, expected_seconds=70))
+    return archive_name(cached("image-base", [*where, *BASE_PACKAGES, "1"], build, expected_seconds=70))
 
 
 def _offer(tag: str, archive: Path) -> None:

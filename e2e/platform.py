@@ -233,6 +233,18 @@ def bring_up(cluster: Cluster, names: Iterable[str] = IMAGES) -> None:
     install_operator(cluster, values={"extraEnv": [{"name": "TIERKEEPER_STATUS_INTERVAL_SECONDS", "value": "5"}]})
 
 
+def forget_tiers(cluster: Cluster, namespace: str) -> None:
+    """Remove a namespace's tiers, and all that Prometheus remembers: tiers that come under the same names begin anew.
+
+    Does nothing where there is no such namespace.
+    """
+    if not cluster.kubectl("get", "namespace", namespace, "--ignore-not-found"):
+        return
+    say(f"removing the tiers of {namespace} and their samples (pods drain for up to half a minute) ...")
+    cluster.kubectl("delete", "namespace", namespace, "--timeout=120s", timeout=130)
+    cluster.kubectl("delete", "pod", "-n", "monitoring", "--all", "--ignore-not-found", timeout=130)
+
+
 def run_helm(cluster: Cluster, *arguments: str, helm: int = 4, stdin: str | None = None) -> str:
     """Run Helm in the operator's namespace and return its stdout. Raises ClusterError with what it says on stderr."""
     binary = {3: tools.helm3, 4: tools.helm4}[helm]()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from e2e.audit import answered
 
 _BY_CLUSTER_ROLE = re.compile(r'allowed by ClusterRoleBinding "[^"]*" of ClusterRole "([^"]*)"')
 _BY_ROLE = re.compile(r'allowed by RoleBinding "[^"]*" of (?:Cluster)?Role "([^"]*)"')
@@ -32,7 +33,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a user."""
+    """One request of the operator."""
 
     right: Right
     pod: str
@@ -54,17 +55,14 @@ def granted(roles: Iterable[Mapping[str, Any]]) -> set[Right]:
     }
 
 
-def requests(audit_lines: Iterable[str], *, user: str) -> Iterator[Request]:
-    """A user's requests for resources, from the audit log (one JSON object a line).
+def requests(audit_lines: Iterable[str]) -> Iterator[Request]:
+    """The operator's requests for resources, from the audit log.
 
     A patch that makes an object asks for ``create`` too: the API server looks that up apart, and logs one event.
     """
-    for line in audit_lines:
-        if user not in line:
-            continue
-        event = json.loads(line)
+    for event in answered(audit_lines):
         reference = event.get("objectRef")
-        if event["user"]["username"] != user or not reference or event["stage"] == "RequestReceived":
+        if not reference:
             continue
         resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
         right = Right(reference.get("apiGroup", ""), resource, event["verb"], everywhere="namespace" not in reference)

@@ -26,6 +26,14 @@ tr.bound td { color:var(--soft); font-style:italic; } td.bad { color:var(--bad) 
 """
 
 OURS, PEER, BOUND = "#2563a8", "#d9822b", "#98a2b3"
+BESIDE = (
+    *((7, up, "left") for up in (4, -11, 14, -21)),
+    *((-7, up, "right") for up in (4, -11, 14, -21)),
+)
+"""Where a name may stand, in points from its point; the first that is free is taken."""
+LEADER = {"arrowstyle": "-", "color": BOUND, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 4}
+"""The line from a name to its point."""
+
 LEAST_BAD = 1e-5
 """Fewer bad requests than this are drawn as this."""
 
@@ -64,32 +72,30 @@ def picture(sheets: Sequence[Sheet], file: Path) -> None:
     figure, axes = plt.subplots(down, across, figsize=(5.6 * across, 4.2 * down), squeeze=False, layout="constrained")
     for axis in axes.flat[len(shown) :]:
         axis.set_axis_off()
-    for axis, sheet in zip(axes.flat, shown, strict=False):
-        _panel(axis, sheet)
+    marked = [(axis, _panel(axis, sheet)) for axis, sheet in zip(axes.flat, shown, strict=False)]
+    figure.draw_without_rendering()  # the panels have their sizes now, which tells where a name has room
+    for axis, places in marked:
+        _name(axis, places)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110, metadata={"Software": None})
     plt.close(figure)
 
 
-def _panel(axis, sheet: Sheet) -> None:  # type: ignore[no-untyped-def]
-    """``axis``: a matplotlib Axes. Ours with something taken away has its place in the tables."""
-    seen: set[tuple[float, float]] = set()
+Place = tuple[float, float]
+"""GPU-hours, and the share of bad requests."""
+
+
+def _panel(axis, sheet: Sheet) -> dict[Place, str]:  # type: ignore[no-untyped-def]
+    """The points, and who is at each. ``axis``: a matplotlib Axes. Ours with something taken away is in the tables."""
+    seen: dict[Place, str] = {}
     for line in sorted(sheet.lines, key=lambda one: one.row["gpu_hours"]):
         place = (line.row["gpu_hours"], max(1 - line.row["attainment"], LEAST_BAD))
         if line.about.startswith("ours, ") or place in seen:
             continue
-        seen.add(place)
+        seen[place] = line.policy
         ours = line.policy == "tierkeeper"
         color, mark = (OURS, "o") if ours else ((BOUND, "D") if line.knows else (PEER, "o"))
         axis.plot(*place, mark, color=color, markersize=9 if ours else 6, zorder=3 if ours else 2)
-        axis.annotate(
-            line.policy,
-            place,
-            xytext=(6, (5, -11)[len(seen) % 2]),
-            textcoords="offset points",
-            fontsize=8,
-            weight="bold" if ours else "normal",
-        )
     axis.axhline(0.01, color="#c0392b", linestyle="--", linewidth=1)
     axis.set_yscale("log")
     axis.set_ylim(1.0, LEAST_BAD / 1.6)
@@ -99,6 +105,34 @@ def _panel(axis, sheet: Sheet) -> None:  # type: ignore[no-untyped-def]
     axis.set_xlabel("GPU-hours")
     axis.set_ylabel("requests within every target")
     axis.grid(alpha=0.25)
+    return seen
+
+
+def _name(axis, places: dict[Place, str]) -> None:  # type: ignore[no-untyped-def]
+    """Write each name beside its point, where neither another name nor a point nor the edge is in the way."""
+    from matplotlib.transforms import Bbox
+
+    def write(name: str, place: Place, spot: tuple[int, int, str], **more: object):  # type: ignore[no-untyped-def]
+        across, up, side = spot
+        weight = "bold" if name == "tierkeeper" else "normal"
+        shape = {"xytext": (across, up), "textcoords": "offset points", "ha": side, "fontsize": 8, "weight": weight}
+        return axis.annotate(name, place, **shape, **more)
+
+    taken = [Bbox.from_extents(x - 5, y - 5, x + 5, y + 5) for x, y in axis.transData.transform(list(places))]
+    for place, name in places.items():
+        boxes = {}
+        for spot in BESIDE:
+            tried = write(name, place, spot)
+            boxes[spot] = tried.get_window_extent()
+            tried.remove()
+        free = [
+            spot
+            for spot, box in boxes.items()
+            if axis.bbox.x0 <= box.x0 and box.x1 <= axis.bbox.x1 and not any(box.overlaps(other) for other in taken)
+        ]
+        chosen = (free or BESIDE)[0]
+        write(name, place, chosen, arrowprops=LEADER)
+        taken.append(boxes[chosen])
 
 
 def _table(

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     """Try what was chosen and print the table; returns 1 where something failed."""
     parser = argparse.ArgumentParser(
         prog="python -m e2e.compat",
-        description=__doc__,
+        description="Try Tierkeeper with each Kubernetes, Prometheus and vLLM release that it names.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

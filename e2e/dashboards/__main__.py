@@ -20,7 +20,8 @@ IMAGES = ROOT / "docs/images"
 START, END = "<!-- pictures: `python -m e2e.dashboards` writes these lines -->", "<!-- end of pictures -->"
 
 LINKS = """The two dashboards after `make demo`, drawn by `python -m e2e.dashboards` from their own panels and
-queries over the demo's Prometheus; Grafana draws the same figures in its own hand.
+queries over the demo's Prometheus; Grafana draws the same figures in its own hand. What is left of the error
+budget is not known yet there: one of 30 days is counted in steps of 15 minutes.
 
 ![The fleet: every tier's promise, burn, budget and levers](images/dashboard-fleet.png)
 
@@ -58,7 +59,9 @@ def of_the_local_cluster() -> str:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m e2e.dashboards", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m e2e.dashboards", description="Draw both dashboards as a demo has left them."
+    )
     parser.add_argument(
         "--prometheus", metavar="URL", help="default: that of the local cluster, as `make demo` leaves it"
     )

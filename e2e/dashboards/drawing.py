@@ -13,7 +13,9 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import Bbox
 
 from e2e.dashboards.source import Series, Span
 from e2e.dashboards.table import cells
@@ -22,6 +24,9 @@ from e2e.dashboards.units import color_of, mapped, shown
 COLUMNS = 24
 WIDTH, ROW = 15.0, 0.3
 """Inches: of the page, and of one row of Grafana's grid."""
+MARGIN = 0.004
+"""Of the page's width, left of a panel's labels."""
+LEGEND_COLUMNS = 6
 
 INK, QUIET, GRID = "#24292f", "#6e7781", "#eaeef2"
 LINES = ("#0969da", "#bf8700", "#1a7f37", "#8250df", "#cf222e", "#0598bc", "#bc4c00", "#6e7781")
@@ -52,9 +57,35 @@ def draw(
         axes = figure.add_axes(inner)
         axes.set_title(panel["title"], fontsize=9, color=INK, loc="left", pad=4)
         _DRAW[panel["type"]](axes, panel, answers(panel), span)
+        _widen_for_labels(axes, box[0])
+        _fit_legend(axes, box[0] + wide)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=dpi)
     plt.close(figure)
+
+
+def _extent(artist: Any, axes: Axes) -> Bbox:
+    """Where something is drawn, in fractions of the page."""
+    figure = axes.get_figure(root=True)
+    return artist.get_tightbbox(figure.canvas.get_renderer()).transformed(figure.transFigure.inverted())
+
+
+def _widen_for_labels(axes: Axes, left: float) -> None:
+    """Give the labels of the y axis the width that they take: names of conditions are longer than numbers."""
+    if not axes.axison or not axes.yaxis.get_ticklabels():
+        return
+    place, cut = axes.get_position(), left + MARGIN - _extent(axes.yaxis, axes).x0
+    if cut > 0:
+        axes.set_position((place.x0 + cut, place.y0, place.width - cut, place.height))
+
+
+def _fit_legend(axes: Axes, right: float) -> None:
+    """As many columns as fit beside each other: a picture has nowhere to scroll to."""
+    legend = axes.get_legend()
+    columns = LEGEND_COLUMNS
+    while legend is not None and columns > 1 and _extent(legend, axes).x1 > right:
+        columns -= 1
+        legend = _legend(axes, columns)
 
 
 def _defaults(panel: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -87,8 +118,9 @@ def _table(axes: Axes, panel: Mapping[str, Any], found: Sequence[Series], _: Spa
         return
     axes.set_axis_off()
     step = min(0.12, 1.0 / (len(rows) + 1))
+    widths = [2 + max(len(text) for text in (name, *(row[k][0] for row in rows))) for k, name in enumerate(head)]
     for column, name in enumerate(head):
-        x = column / len(head)
+        x = sum(widths[:column]) / sum(widths)
         axes.text(x, 1 - step / 2, name, fontsize=8.5, color=QUIET, va="center", transform=axes.transAxes)
         for number, row in enumerate(rows, start=1):
             text, color = row[column]
@@ -132,18 +164,20 @@ def _timeseries(axes: Axes, panel: Mapping[str, Any], found: Sequence[Series], s
                 axes.axhline(step["value"], color=color_of(step["value"], defaults["thresholds"], INK), lw=0.8, ls=":")
     low, high = axes.get_ylim()
     axes.set_ylim(defaults.get("min", low), defaults.get("max", high))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    whole = all(math.isnan(value) or value.is_integer() for _, values in lines for value in values)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=whole))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, defaults.get("unit"))))
     axes.grid(visible=True, color=GRID, linewidth=0.8)
     _time_axis(axes, span)
     _legend(axes)
 
 
-def _legend(axes: Axes) -> None:
+def _legend(axes: Axes, columns: int = LEGEND_COLUMNS) -> Legend | None:
     handles, names = axes.get_legend_handles_labels()
-    if any(names):
-        place = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.1), "ncols": 6}
-        axes.legend(handles[:12], names[:12], fontsize=7, frameon=False, labelcolor=QUIET, handlelength=1.2, **place)
+    if not any(names):
+        return None
+    place = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.1), "ncols": columns}
+    return axes.legend(handles[:12], names[:12], fontsize=7, frameon=False, labelcolor=QUIET, handlelength=1.2, **place)
 
 
 def _timeline(axes: Axes, panel: Mapping[str, Any], found: Sequence[Series], span: Span) -> None:

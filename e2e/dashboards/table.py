@@ -22,7 +22,7 @@ def cells(panel: Mapping[str, Any], found: Sequence[Series]) -> tuple[list[str],
             fitting = rows[-1:]
         for row in fitting:
             row |= {**each.labels, f"Value #{each.ref}": each.values[-1]}
-    organized = next((t["options"] for t in panel["transformations"] if t["id"] == "organize"), {})
+    organized: dict[str, Any] = next((t["options"] for t in panel["transformations"] if t["id"] == "organize"), {})
     hidden, titles, order = (organized.get(part, {}) for part in ("excludeByName", "renameByName", "indexByName"))
     names = [name for name in dict.fromkeys(key for row in rows for key in row) if not hidden.get(name)]
     names.sort(key=lambda name: (order.get(name, len(order) + 1), name))

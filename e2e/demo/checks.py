@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from e2e import audit
+from e2e.demo.story import GOLD_RECOVERY_SECONDS, PROMISES, starts
 from e2e.demo.timeline import Timeline
-
-OPERATOR_USER = "system:serviceaccount:tierkeeper-system:tierkeeper"
+from e2e.load.report import LoadReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,23 @@ def is_zero(name: str, value: int) -> Check:
     return Check(name, value, "0", value == 0)
 
 
+def attainment(report: LoadReport, tier: str, *, since: float = 0.0) -> float | None:
+    """The share of a tier's requests, of those that arrived from a second of the run on, that met its promise."""
+    promise = PROMISES[tier]
+    value = report.targets[tier].attainment(ttft_ms=promise.ttft_ms, tpot_ms=promise.tpot_ms, since=since)
+    return None if value is None else round(value, 4)
+
+
+def gold_after_its_step(report: LoadReport) -> float | None:
+    """Gold's attainment to the end of the run, from whichever moment within its time to recover suits it best.
+
+    It recovers at no moment known before, and the longer what follows is, the less one stall of the machine decides.
+    """
+    step = starts()["step on Gold"]
+    found = [attainment(report, "gold", since=step + after) for after in range(0, GOLD_RECOVERY_SECONDS + 1, 5)]
+    return max((share for share in found if share is not None), default=None)
+
+
 def scaled(timeline: Timeline, tier: str) -> tuple[bool, bool]:
     """Did the tier's Ready replicas rise above their start, and did they come down from their peak afterwards?"""
     ready = [s.ready for s in timeline.of(tier)]
@@ -46,22 +63,12 @@ def scaled(timeline: Timeline, tier: str) -> tuple[bool, bool]:
 
 
 def writes_by_operator(audit_lines: Iterable[str], *, resource: str, subresource: str = "") -> int:
-    """Writes the operator made to a resource, from the API server's audit log (one JSON object a line).
+    """Writes the operator made to a resource, from the API server's audit log.
 
     ``subresource=""`` counts writes to the object itself: ``spec`` and metadata, never the status subresource.
     """
-    count = 0
-    for line in audit_lines:
-        event = json.loads(line)
-        reference = event.get("objectRef", {})
-        count += (
-            event.get("stage") == "ResponseComplete"
-            and event.get("user", {}).get("username") == OPERATOR_USER
-            and event.get("verb") in ("create", "update", "patch", "delete")
-            and reference.get("resource") == resource
-            and reference.get("subresource", "") == subresource
-        )
-    return count
+    objects = [event.get("objectRef", {}) for event in audit.writes(audit_lines)]
+    return sum(ref.get("resource") == resource and ref.get("subresource", "") == subresource for ref in objects)
 
 
 def footprint(tiers: Iterable[dict[str, Any]]) -> int:

@@ -69,7 +69,7 @@ def _latency(ax: Axes, at: list[float], values: list[float | None], *, target: i
 def _levers(ax: Axes, timeline: Timeline, tier: str) -> None:
     samples = timeline.of(tier)
     if samples:  # a tier that nothing changes is seen once: what was last seen holds to the end
-        samples = [*samples, replace(samples[-1], at=float(total_seconds()))]
+        samples = [*samples, replace(samples[-1], at=max(samples[-1].at, float(total_seconds())))]
     at = [s.at for s in samples]
     ax.step(at, [s.ready for s in samples], where="post", color=INK, linewidth=1.8, label="replicas ready")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -95,4 +95,5 @@ def _acts(ax: Axes, *, names: bool) -> None:
             ax.axvspan(begin, begin + act.seconds, color=QUIET, alpha=0.08, linewidth=0)
         if names:
             where, two_lines = ax.get_xaxis_transform(), act.name.replace(" on ", " on\n")
-            ax.text(begin, 1.02, two_lines, transform=where, ha="left", va="bottom", fontsize=6.5, color=QUIET)
+            middle = begin + act.seconds / 2
+            ax.text(middle, 1.02, two_lines, transform=where, ha="center", va="bottom", fontsize=6.5, color=QUIET)

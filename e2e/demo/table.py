@@ -17,6 +17,8 @@ from e2e.load.report import LoadReport, Snapshot
 #: Seconds of answers behind each shown P99: long enough for a few dozen requests, short enough to see a step.
 WINDOW_SECONDS = 30
 
+COLUMNS = ("tier", "req/s", "TTFT P99", "TPOT P99", "burn", "replicas", "seqs", "last decision")
+
 
 def act_at(second: float) -> str:
     return next((act.name for act in reversed(ACTS) if second >= starts()[act.name]), ACTS[0].name)
@@ -34,7 +36,7 @@ def render(report: LoadReport, timeline: Timeline) -> Table:
     """One frame."""
     elapsed = report.elapsed
     table = Table(title=f"{act_at(elapsed)}  {min(elapsed, total_seconds()):.0f} / {total_seconds()} s", expand=True)
-    for name in ("tier", "req/s", "TTFT P99", "TPOT P99", "burn", "replicas", "seqs", "last decision"):
+    for name in COLUMNS:
         table.add_column(name, overflow="fold", ratio=4 if name == "last decision" else None)
     for tier, snapshot in report.window(WINDOW_SECONDS).items():
         table.add_row(tier, *_cells(tier, snapshot, timeline))
@@ -57,7 +59,7 @@ def _cells(tier: str, snapshot: Snapshot, timeline: Timeline) -> tuple[str, ...]
 
 
 class Screen:
-    """A live table on a terminal; elsewhere one plain line a tier every ten seconds."""
+    """A live table on a terminal; elsewhere the columns' names and one plain line a tier every ten seconds."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -78,6 +80,8 @@ class Screen:
         if self._live:
             self._live.update(render(report, self._timeline))
         elif report.elapsed - self._shown >= 10:
+            if self._shown < 0:
+                print(f"{'at':>5}    {'act':18} {COLUMNS[0]:9} {' | '.join(COLUMNS[1:])}")
             self._shown = report.elapsed
             for tier, snapshot in report.window(WINDOW_SECONDS).items():
                 cells = _cells(tier, snapshot, self._timeline)

@@ -71,3 +71,7 @@ def demo_documents() -> str:
         [demo_form(document) if document["kind"] == "ServiceTier" else document for document in documents],
         sort_keys=False,
     )
+
+
+if __name__ == "__main__":  # `python -m e2e.demo.tiers | kubectl apply -f -`
+    print(demo_documents(), end="")

@@ -121,11 +121,6 @@ class TargetRecords:
             ]
         raise ValueError(f"signal {signal!r}: choose ttft or tpot")
 
-    def send_lateness(self) -> list[float]:
-        """Seconds between the scheduled and the real sending, of all that were sent."""
-        rows = zip(self.scheduled, self.sent, strict=True)
-        return [sent - scheduled for scheduled, sent in rows if not math.isnan(sent)]
-
     def last_seen(self) -> float:
         """The latest time in the records."""
         times = [t for column in (self.sent, self.finished) for t in column if not math.isnan(t)]

@@ -6,6 +6,9 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+EXCERPT = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
+"""Fifteen minutes of recorded production traffic; where it comes from stands beside it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TracePoint:

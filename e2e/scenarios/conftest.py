@@ -17,8 +17,8 @@ import pytest
 
 from e2e.artifacts import cache_dir
 from e2e.cluster import Cluster
-from e2e.demo.__main__ import forget_earlier_run
-from e2e.platform import bring_up
+from e2e.demo.story import NAMESPACE as DEMO_NAMESPACE
+from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first. One after the other, real vLLM loads while the operator is
@@ -93,7 +93,7 @@ def platform(cluster: Cluster) -> Cluster:
     """The cluster with Prometheus and the operator, all images on the node, and nothing of an earlier demo."""
     with first_of_this_run("platform") as first:
         if first:
-            forget_earlier_run(cluster)
+            forget_tiers(cluster, DEMO_NAMESPACE)
             bring_up(cluster)
     return cluster
 

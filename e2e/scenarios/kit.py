@@ -12,6 +12,7 @@ from e2e.cluster import Cluster, ClusterError
 from e2e.platform import ENGINE_TAG
 
 Object = dict[str, Any]
+Objects = list[Object]
 T = TypeVar("T")
 
 PORT = 8000
@@ -85,9 +86,9 @@ class Kit:
         obj: Object = json.loads(self.kubectl("get", resource, name, "-o", "json"))
         return obj
 
-    def list(self, resource: str, selector: str = "") -> list[Object]:
+    def list(self, resource: str, selector: str = "") -> Objects:
         chosen = ["-l", selector] if selector else []
-        items: list[Object] = json.loads(self.kubectl("get", resource, *chosen, "-o", "json"))["items"]
+        items: Objects = json.loads(self.kubectl("get", resource, *chosen, "-o", "json"))["items"]
         return items
 
     def condition(self, name: str, kind: str) -> Object:
@@ -121,7 +122,7 @@ class Kit:
         for name in names:
             self.until_condition(name, "Ready", "True", seconds=seconds)
 
-    def pods(self, name: str) -> list[Object]:
+    def pods(self, name: str) -> Objects:
         """The tier's pods that are not on their way out."""
         pods = self.list("pods", f"tierkeeper.dev/tier={name}")
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
@@ -130,7 +131,7 @@ class Kit:
         service = self.get("service", f"{name}-pool")
         return f"http://{service['spec']['clusterIP']}:{PORT}"
 
-    def events(self, name: str) -> list[Object]:
+    def events(self, name: str) -> Objects:
         """Events about a tier, oldest first."""
         found = self.list("events")
         mine = [

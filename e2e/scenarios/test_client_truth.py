@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 
 import pytest
 
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
+from e2e.load.report import TargetRecords
 from e2e.load.runner import run
-from e2e.load.trace import Trace
-from e2e.scenarios.kit import Kit, changed, tier
+from e2e.load.trace import EXCERPT, Trace
+from e2e.scenarios.kit import Kit, Object, changed, tier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(400)]
 
-TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 
 #: Both thresholds are default bucket edges.
 TTFT_MS, TPOT_MS = 1000, 75
@@ -34,6 +33,12 @@ PHASES = (
 #: Two scrapes, a tick and a status after the last answer; the 5-minute window then still holds the whole run.
 SETTLE_SECONDS = 20
 
+#: The same traffic once more, counted together, where one round does not agree: a stall of the machine between client
+#: and engine turns a request or two (of 680 half as much as of 340), another way of counting turns as many each time.
+#: Both rounds and their ends are 200 s, so the 5-minute window holds them.
+ROUNDS = 2
+POINTS = 0.5
+
 
 def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_a_point(kit: Kit):
     slo = {"objectivePercent": 99, "ttftMilliseconds": TTFT_MS, "tpotMilliseconds": TPOT_MS}
@@ -43,18 +48,31 @@ def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_
     kit.until_ready(name)
     kit.until_condition(name, "MetricsAvailable", "True", seconds=60)
 
-    plan = LoadPlan(trace=Trace.read(TRACE), targets=[TargetPlan(name, kit.url(name), name, PHASES)], seed=3)
-    records = asyncio.run(run(plan)).targets[name]
+    plan = LoadPlan(trace=Trace.read(EXCERPT), targets=[TargetPlan(name, kit.url(name), name, PHASES)], seed=3)
+    rounds: list[TargetRecords] = []
+    pairs: list[tuple[float, float]] = []
+    while len(rounds) < ROUNDS and not (rounds and agree(pairs)):
+        rounds.append(asyncio.run(run(plan)).targets[name])
+        time.sleep(SETTLE_SECONDS)
+        slos = {slo["sli"]: slo for slo in kit.get("servicetier", name)["status"]["slos"]}
+        pairs = [misses(rounds, slos[sli], threshold) for sli, threshold in (("TTFT", TTFT_MS), ("TPOT", TPOT_MS))]
+    assert all(slo["boundaryAligned"] for slo in slos.values())
+    assert all(0 < client < 100 for client, _ in pairs)
+    assert agree(pairs)
 
-    time.sleep(SETTLE_SECONDS)
-    slos = {slo["sli"]: slo for slo in kit.get("servicetier", name)["status"]["slos"]}
-    seen = {sli: next(b["requests"] for b in slo["burn"] if b["windowSeconds"] == 300) for sli, slo in slos.items()}
-    print(f"requests: client {len(records)}, operator {seen}")
-    for sli, threshold in (("TTFT", TTFT_MS), ("TPOT", TPOT_MS)):
-        good, total = records.observed(sli.lower(), threshold)
-        client = 100 * (1 - good / total)
-        operator = 100 * float(slos[sli]["errorRatio"]["point"])
-        print(f"{sli} misses of {threshold} ms: client {client:.2f} % of {total}, operator {operator:.2f} %")
-        assert slos[sli]["boundaryAligned"] is True
-        assert 0 < client < 100
-        assert abs(client - operator) <= 0.5
+
+def agree(pairs: list[tuple[float, float]]) -> bool:
+    return all(abs(client - operator) <= POINTS for client, operator in pairs)
+
+
+def misses(rounds: list[TargetRecords], slo: Object, threshold_ms: int) -> tuple[float, float]:
+    """Percent of the requests of all rounds that missed the threshold: by the clients, and by the operator."""
+    counts = [records.observed(slo["sli"].lower(), threshold_ms) for records in rounds]
+    good, total = (sum(column) for column in zip(*counts, strict=True))
+    client, operator = 100 * (1 - good / total), 100 * float(slo["errorRatio"]["point"])
+    seen = next(burn["requests"] for burn in slo["burn"] if burn["windowSeconds"] == 300)
+    print(
+        f"{slo['sli']} misses of {threshold_ms} ms after {len(rounds)} round(s): "
+        f"client {client:.2f} % of {total}, operator {operator:.2f} % of {seen}"
+    )
+    return client, operator

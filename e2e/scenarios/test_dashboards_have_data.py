@@ -23,11 +23,11 @@ import yaml
 
 from e2e.cluster import Cluster
 from e2e.dashboards.source import constants
+from e2e.load.trace import EXCERPT
 from e2e.scenarios.kit import Kit, Object, changed, tier
 from tests.obs.dashboards import DASHBOARDS, ROOT, RULES, load, panel_queries
 
 NAMESPACE = "e2e-dashboards"
-TRACE = ROOT / "e2e/data/azure2023_conv_excerpt.csv"
 
 BURST = {"duration_s": 25, "rate_per_s": 14, "max_prompt_tokens": 256, "max_output_tokens": 64}
 """More than four slots serve, so that the loop raises the cap; and the 300 requests that a budget of 1 % takes."""
@@ -52,7 +52,7 @@ def sending(kit: Kit, folder: Path, *phases: Mapping[str, float]) -> Iterator[No
     """Load on the tier for these phases, or until the end of the block."""
     plan = folder / "plan.json"
     plan.write_text(json.dumps([{"name": "shown", "url": kit.url("shown"), "model": "shown", "phases": phases}]))
-    command = [sys.executable, "-m", "e2e.load", "replay", "--trace", TRACE, "--plan", plan]
+    command = [sys.executable, "-m", "e2e.load", "replay", "--trace", EXCERPT, "--plan", plan]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) as sender:
         try:
             yield

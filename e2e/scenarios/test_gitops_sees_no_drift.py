@@ -12,17 +12,16 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
+from e2e import audit
 from e2e.cluster import ClusterError
 from e2e.demo.checks import footprint
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.runner import run
-from e2e.load.trace import Trace
+from e2e.load.trace import EXCERPT, Trace
 from e2e.scenarios.kit import Kit, Object, changed, tier
-from e2e.scenarios.test_steady_state import writes_since
 
 SECONDS = int(os.environ.get("TIERKEEPER_E2E_GITOPS_SECONDS", "120"))
 EVERY_SECONDS = 5.0
@@ -30,7 +29,6 @@ EVERY_SECONDS = 5.0
 pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(SECONDS + 200)]
 
 NAME = "gold"
-TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 
 #: Two slots of the profile ``demo`` carry two requests a second: a step of 24 + 2 x 0.7 = 25 ms, times 32 tokens, is
 #: 0.8 s, and 2 / 0.8 = 2.5. Four a second make a queue that only levers end; the minute after it lets them go back.
@@ -68,7 +66,7 @@ class GitOps:
 
     def load(self) -> None:
         phases = [BUSY, QUIET] * max(1, SECONDS // 120)
-        plan = LoadPlan(trace=Trace.read(TRACE), targets=[TargetPlan(NAME, self.kit.url(NAME), NAME, phases)], seed=5)
+        plan = LoadPlan(trace=Trace.read(EXCERPT), targets=[TargetPlan(NAME, self.kit.url(NAME), NAME, phases)], seed=5)
         asyncio.run(run(plan))
 
     def stop(self) -> None:
@@ -119,11 +117,10 @@ def test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales(gitop
     # No fight: the operator put nothing back, and found nothing put back.
     assert {event["reason"] for event in kit.events(NAME)}.isdisjoint({"Repaired", "ReplicasCorrected", "Rewritten"})
     assert kit.condition(NAME, "Stalled")["status"] == "False"
-    since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(gitops.began))
     lines = kit.cluster.audit_log.read_text(encoding="utf-8").splitlines()
     on_tiers = [
         write["objectRef"].get("subresource")
-        for write in writes_since(lines, since, kit.namespace)
+        for write in audit.writes(lines, since=audit.log_time(gitops.began), namespace=kit.namespace)
         if write["objectRef"]["resource"] == "servicetiers"
     ]
     assert set(on_tiers) == {"status"}

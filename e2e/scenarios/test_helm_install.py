@@ -9,9 +9,9 @@ import json
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from e2e.artifacts import cached
+from e2e.audit import answered, log_time
 from e2e.cluster import Cluster, ClusterError
-from e2e.demo.checks import OPERATOR_USER
 from e2e.platform import (
     CHART,
     OPERATOR_NAMESPACE,
@@ -273,22 +273,37 @@ def test_a_namespaced_release_asks_for_nothing_outside_its_namespaces(kit: Kit, 
     """As a namespace's administrator installs it: the CRD is there already, and nothing else is cluster-wide."""
     cluster = kit.cluster
     remove(kit, helm=4)
-    since = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    since = log_time(time.time())
     namespaced = {"watch": {"namespaces": [kit.namespace]}, "crds": {"install": False}}
+    began = time.monotonic()
     put(kit, "install", CHART, merged(release, namespaced), helm=4)
-    wait_for_rollout(cluster, OPERATOR_NAMESPACE, RELEASE)
-    assert names_of(cluster, "clusterroles,clusterrolebindings") == set()
     kit.apply(tier("gold"))
     kit.until_ready("gold")
+    print(f"from `helm install` to the first tier Ready: {time.monotonic() - began:.1f} s")
+    wait_for_rollout(cluster, OPERATOR_NAMESPACE, RELEASE)
+    assert names_of(cluster, "clusterroles,clusterrolebindings") == set()
 
-    events = [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+    lines = cluster.audit_log.read_text(encoding="utf-8").splitlines()
     mine = [
         event
-        for event in events
-        if event["requestReceivedTimestamp"] > since
-        and event.get("user", {}).get("username") == OPERATOR_USER
-        and event.get("objectRef", {}).get("apiGroup") == "tierkeeper.dev"
+        for event in answered(lines, since=since)
+        if event.get("objectRef", {}).get("apiGroup") == "tierkeeper.dev"
     ]
     assert mine
     assert {event["objectRef"].get("namespace") for event in mine} == {kit.namespace}
     assert [event for event in mine if event.get("responseStatus", {}).get("code") == 403] == []
+
+
+def test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes(kit: Kit, release: dict[str, Any]):
+    """Nothing in it waits for an operator that goes at the same moment."""
+    cluster = kit.cluster
+    remove(kit, helm=4)
+    values = merged(release, {"watch": {"namespaces": [kit.namespace]}, "crds": {"install": False}})
+    where = ("--namespace", kit.namespace)
+    run_helm(cluster, "install", RELEASE, str(CHART), *where, "--values", "-", stdin=json.dumps(values))
+    wait_for_rollout(cluster, kit.namespace, RELEASE)
+    for number in range(5):  # paused, so that they have a status but no pods that would have to drain
+        kit.apply(changed(tier(f"t{number}"), "spec.scaling.mode", "Paused"))
+    kit.until("the operator to look at all", lambda: all(kit.condition(f"t{n}", "Ready")["status"] for n in range(5)))
+    kit.delete_namespace()  # raises after 120 s
+    assert cluster.kubectl("get", "namespace", kit.namespace, "--ignore-not-found") == ""

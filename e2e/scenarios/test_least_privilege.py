@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from e2e.cluster import Cluster
-from e2e.demo.checks import OPERATOR_USER
 from e2e.platform import CHART, RELEASE, run_helm
 from e2e.rights import beyond, granted, requests, unused
 from tests.charts.cases import CASES
@@ -35,7 +34,7 @@ def test_nothing_is_granted_that_is_not_used_and_nothing_asked_for_that_is_not_g
     shapes = [values for values in CASES.values() if not values or values.keys() & SHAPING]
     rights = granted(role for values in shapes for role in roles(cluster, values))
     with cluster.audit_log.open(encoding="utf-8") as lines:
-        made = list(requests(lines, user=OPERATOR_USER))
+        made = list(requests(lines))
     print(f"{len(made)} requests of the operator by {len({request.right for request in made})} rights")
     assert {f"{request.right}: {request.uri}" for request in beyond(rights, made, role=RELEASE)} == set()
     spare = {str(right) for right in unused(rights, made)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import httpx
 import pytest
@@ -11,12 +10,10 @@ import pytest
 from e2e.load.plan import LoadPlan, Phase, TargetPlan
 from e2e.load.report import LoadReport, Status
 from e2e.load.runner import run
-from e2e.load.trace import Trace
+from e2e.load.trace import EXCERPT, Trace
 from e2e.scenarios.kit import PORT, Kit, Object, changed, tier
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
-
-TRACE = Path(__file__).resolve().parents[1] / "data/azure2023_conv_excerpt.csv"
 
 
 def gauge(pod: Object, name: str) -> float:
@@ -34,7 +31,7 @@ def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_strea
     uids = {pod["metadata"]["uid"] for pod in kit.pods("gold")}
 
     phase = Phase(duration_s=20, rate_per_s=4, max_output_tokens=64, max_prompt_tokens=512)
-    plan = LoadPlan(trace=Trace.read(TRACE), targets=[TargetPlan("gold", kit.url("gold"), "gold", [phase])])
+    plan = LoadPlan(trace=Trace.read(EXCERPT), targets=[TargetPlan("gold", kit.url("gold"), "gold", [phase])])
 
     async def resize_under_load() -> LoadReport:
         load = asyncio.create_task(run(plan))
@@ -50,9 +47,14 @@ def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_strea
         "every pod to apply 6",
         lambda: all(gauge(pod, "tierkeeper_max_num_seqs_seen") == 6 for pod in kit.pods("gold")),
     )
-    status = kit.until("the resize to be confirmed", lambda: kit.get("servicetier", "gold")["status"].get("liveResize"))
-    print(f"confirmed on every pod after {status['lastApplyMilliseconds']} ms")
-    assert kit.condition("gold", "Resizing")["status"] == "False"
+
+    def confirmed() -> Object | None:
+        status = kit.get("servicetier", "gold")["status"]
+        return status["liveResize"] if status["maxNumSeqs"].get("applied") == 6 else None
+
+    live = kit.until("the resize to be confirmed", confirmed)
+    print(f"confirmed on every pod after {live['lastApplyMilliseconds']} ms")
+    kit.until_condition("gold", "Resizing", "False")
     assert {pod["metadata"]["uid"] for pod in kit.pods("gold")} == uids
     assert all(c["restartCount"] == 0 for pod in kit.pods("gold") for c in pod["status"]["containerStatuses"])
 

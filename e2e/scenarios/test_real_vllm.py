@@ -197,7 +197,7 @@ async def resize_the_cap(kit: Kit, url: str, client: httpx.AsyncClient) -> Strea
 
 async def resize_the_budget(kit: Kit, url: str, client: httpx.AsyncClient) -> Streams:
     """2048 → 128 → 2048 beside a train of long prompts: the streams' P99 inter-token latency follows by 3x or more."""
-    streams, prompts = Streams(url, max_tokens=400), Streams(url, max_tokens=2)
+    streams, prompts = Streams(url, max_tokens=120), Streams(url, max_tokens=2)
     number = itertools.count()
 
     async def long_prompt() -> None:

@@ -1,4 +1,5 @@
-"""A pool whose pods the API server refuses is Stalled with the field, the value and the remedy, and mends by itself.
+"""A pool whose pods the API server refuses is Stalled with the field, the value and the remedy, and mends by itself;
+one whose engine ends is Stalled with what the engine said last.
 
 The words of the real API server are compared with those that the tests without a cluster take for them.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.scenarios.kit import Kit, tier
+from e2e.scenarios.kit import Kit, changed, tier
 from tests.fakes import admission
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
@@ -45,3 +46,11 @@ def test_a_class_or_an_account_that_does_not_exist_stalls_the_tier_with_the_reme
     kit.until_ready(*names.values())
     for name in names.values():
         assert kit.condition(name, "Stalled")["status"] == "False"
+
+
+def test_an_engine_that_cannot_start_stalls_the_tier_with_the_last_line_of_its_log(kit: Kit) -> None:
+    """The kubelet keeps the end of the log, because no engine writes a termination message."""
+    kit.apply(changed(tier("greedy"), "spec.engine.env", [{"name": "ENGINE_OOM_ABOVE", "value": "8"}]))
+    stalled = kit.until_condition("greedy", "Stalled", "True", reason="CrashLoopBackOff")
+    print(stalled["message"])
+    assert "ended with exit code 1: RuntimeError: CUDA out of memory" in stalled["message"]

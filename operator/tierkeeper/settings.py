@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -103,6 +104,15 @@ class Settings(BaseSettings):
         if not usable or parts.query or parts.fragment:
             raise ValueError(remedy)
         return url
+
+    @field_validator("watch_namespaces")
+    @classmethod
+    def _are_names(cls, namespaces: tuple[str, ...]) -> tuple[str, ...]:
+        """A pattern would be watched by kopf and listed by nobody."""
+        for name in namespaces:
+            if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+                raise ValueError(f"{name!r} is no namespace: give whole names separated by commas, no pattern")
+        return namespaces
 
     @model_validator(mode="before")
     @classmethod

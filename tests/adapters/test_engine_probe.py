@@ -9,6 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tierkeeper.adapters.probe import HttpProbe, parse_limits
+from tierkeeper.control.resize import obeys
+from tierkeeper.engine.limits import Limits
 from tierkeeper.ports import AppliedLimits
 
 PAGE = """\
@@ -50,6 +52,13 @@ def test_a_page_without_the_plugin_says_nothing():
 def test_engines_of_one_pod_that_differ_have_not_agreed_on_a_limit_yet():
     page = 'tierkeeper_max_num_seqs_applied{engine="0"} 24.0\ntierkeeper_max_num_seqs_applied{engine="1"} 16.0\n'
     assert parse_limits(page).applied_max_num_seqs is None
+
+
+@pytest.mark.parametrize("supported", ["1.0", "0.0"])
+def test_limits_that_the_engine_cannot_follow_are_not_taken_for_seen(supported):
+    """Else an idle pod would count as obeying: it reads every limit, and holds none."""
+    page = PAGE % (0, 0, "NaN") + f"tierkeeper_live_limit_supported {supported}\n"
+    assert obeys(parse_limits(page), Limits(24, 2048)) is (supported == "1.0")
 
 
 def transport(handler):

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import math
 import socket
+import sys
 from contextlib import closing
 
 import pytest
@@ -103,6 +104,7 @@ async def test_every_code_but_200_is_an_error_with_its_name(server, source, repl
         as_data("vector", [{"metric": {}}]),
         as_data("vector", [{"metric": {}, "value": [1, "x"]}]),
         as_data("vector", [{"metric": {}, "histogram": [1, {}]}]),
+        vector(UP, warnings=5),
     ],
     ids=[
         "html",
@@ -116,6 +118,7 @@ async def test_every_code_but_200_is_an_error_with_its_name(server, source, repl
         "no-value",
         "no-number",
         "native-histogram",
+        "no-list-of-warnings",
     ],
 )
 async def test_t04_what_is_no_vector_is_a_bad_answer(server, source, reply):
@@ -178,6 +181,8 @@ async def test_nobody_there_is_unreachable_and_says_where(server):
     assert error.reason == MetricsErrorReason.UNREACHABLE
     assert server.url in error.message
     assert "query=" not in error.message
+    assert "HTTPConnection" not in error.message
+    assert error.message.endswith("; correct the chart's prometheus.url, or let the operator reach it (NetworkPolicy)")
 
 
 async def test_a_name_that_does_not_resolve_is_unreachable():
@@ -312,3 +317,35 @@ async def test_connections_are_kept_for_the_next_query(server, source):
     for _ in range(5):
         await source.query("up")
     assert len(fake.requests) == 5
+
+
+ENDS = """
+import asyncio, sys
+from tierkeeper.adapters.prometheus import PrometheusSource
+
+async def main():
+    async with PrometheusSource(sys.argv[1], timeout_seconds=100) as source:
+        query = asyncio.create_task(source.query("up"))
+        await asyncio.to_thread(sys.stdin.readline)
+        query.cancel()
+
+asyncio.run(main())
+"""
+
+
+async def test_the_end_of_the_process_waits_for_no_answer(server):
+    """A query over the whole budget period may take 100 s; the kubelet gives an operator 30 s to go."""
+    server.answer = lambda _: Reply(delay=20)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ENDS, server.url, stdin=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not server.requests:
+                await asyncio.sleep(0.05)
+        async with asyncio.timeout(10):
+            await process.communicate(b"go\n")
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0

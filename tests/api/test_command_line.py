@@ -211,6 +211,8 @@ def test_plan_names_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.Capt
         ("PROMETHEUS_URL", "http://[::1", "TIERKEEPER_PROMETHEUS_URL: Value error, must be the base URL"),
         ("TIER_LABEL", "tierkeeper.dev/tier", "tier_label ('tierkeeper.dev/tier') is not a Prometheus label name"),
         ("POD_LABEL", "tier", "must be three different labels"),
+        ("WATCH_NAMESPACES", "llm, chat-*", "TIERKEEPER_WATCH_NAMESPACES: Value error, 'chat-*' is no namespace"),
+        ("WATCH_NAMESPACES", "!llm", "'!llm' is no namespace: give whole names separated by commas"),
         ("LEASE", "tierkeeper", "TIERKEEPER_LEASE: String should match pattern"),
         ("LEASE_RENEW_DEADLINE_SECONDS", "13", "must be at most 4/5 of lease_duration_seconds (15)"),
         ("LEASE_RETRY_SECONDS", "6", "must be at most half of lease_renew_deadline_seconds (10)"),
@@ -222,6 +224,25 @@ def test_run_refuses_wrong_settings_by_name(
     monkeypatch.setenv(f"TIERKEEPER_{name}", value)
     assert call("run") == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TICK_SECONDS", "3"),
+        ("PROMETHEUS_URL", "ftp://me:s3cret@prometheus:9090"),
+        ("PROMETHEUS_URL", "http://me:s3cret@prometheus:99999"),
+    ],
+)
+def test_o01_run_repeats_no_password_of_settings_that_it_refuses(
+    name: str, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERKEEPER_PROMETHEUS_URL", "http://me:s3cret@prometheus:9090")
+    monkeypatch.setenv(f"TIERKEEPER_{name}", value)
+    assert call("run") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("tierkeeper: TIERKEEPER")
+    assert "s3cret" not in said
 
 
 def test_the_log_level_is_taken_in_any_case_of_letters() -> None:

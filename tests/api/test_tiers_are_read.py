@@ -139,11 +139,14 @@ def test_every_problem_is_listed_with_field_value_and_remedy() -> None:
 
 
 def test_a_misspelt_field_is_refused_in_files_and_ignored_from_the_cluster() -> None:
-    misspelt = tier(spec__engine__maxNumSeq=5, spec__slo__ttftMs=5, spec__engine__env=[{"name": "A", "valu": "1"}])
+    env = [{"name": "A", "valu": "1"}]
+    misspelt = tier(spec__engine__maxNumSeq=5, spec__slo__ttftMs=5, spec__engine__env=env, spec__resources__count=1)
     with pytest.raises(InvalidTier) as refusal:
         to_tier(misspelt, strict=True)
     assert {p.field: p.remedy for p in refusal.value.problems if "no such field" in p.remedy} == {
-        "spec.slo.ttftMs": "no such field: remove it",
+        "spec.slo.ttftMs": "no such field: did you mean ttftMilliseconds?",
+        "spec.resources.count": "no such field: remove it; there are gpusPerReplica, gpuResourceName, cpu, memory, "
+        "sharedMemory",
         "spec.engine.env[0].valu": "no such field: did you mean value?",
         "spec.engine.maxNumSeq": "no such field: did you mean maxNumSeqs?",
     }

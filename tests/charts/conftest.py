@@ -25,10 +25,12 @@ def helm(request: pytest.FixtureRequest) -> Path:
     return {"helm4": tools.helm4, "helm3": tools.helm3}[request.param]()
 
 
-def template(helm: Path, chart: Path, values: str) -> subprocess.CompletedProcess[str]:
+def template(
+    helm: Path, chart: Path, values: str, *, release: str = "tierkeeper", namespace: str = NAMESPACE
+) -> subprocess.CompletedProcess[str]:
     """`helm template` with these values, against no cluster."""
-    options = ["--namespace", NAMESPACE, "--kube-version", "1.36.0", "--values", "-"]
-    command = [helm, "template", "tierkeeper", chart, *options]
+    options = ["--namespace", namespace, "--kube-version", "1.36.0", "--values", "-"]
+    command = [helm, "template", release, chart, *options]
     return subprocess.run(command, input=values, capture_output=True, text=True)
 
 

@@ -51,9 +51,9 @@ def test_the_lease_that_the_operator_asks_for_is_the_one_it_may_write(
 
 def test_defaults_of_the_lease_are_the_operators_own(objects: Any) -> None:
     given = environment(objects, CASES["lease-of-one"])
-    for name, value in given.items():
-        if name.startswith("TIERKEEPER_LEASE_"):
-            assert Settings.model_fields[name.removeprefix("TIERKEEPER_").lower()].default == int(value)
+    told = {name: int(value) for name, value in given.items() if name.startswith("TIERKEEPER_LEASE_")}
+    assert len(told) == 3
+    assert told == {name: Settings.model_fields[name.removeprefix("TIERKEEPER_").lower()].default for name in told}
 
 
 def test_a_token_file_is_where_the_secret_is_mounted(objects: Any) -> None:

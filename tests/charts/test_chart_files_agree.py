@@ -11,6 +11,7 @@ import yaml
 
 from charts import values_table
 from tests.charts.cases import CASES
+from tierkeeper.ports import Kind
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/tierkeeper"
@@ -107,6 +108,19 @@ def test_every_right_has_a_reason() -> None:
     rules = [number for number, line in enumerate(lines) if line.startswith("- apiGroups")]
     assert rules
     assert [lines[number] for number in rules if not lines[number - 1].startswith("# ")] == []
+
+
+def test_c14_no_right_to_look_at_nodes_is_asked_for_or_needed() -> None:
+    """Whether a pod finds a node is read from the pod, where the scheduler says it."""
+    assert "nodes" not in (CHART / "templates/_rules.tpl").read_text().replace("node drain", "")
+    assert "Node" not in set(Kind)
+
+
+def test_l01_nothing_of_the_chart_waits_for_the_operator_when_its_namespace_goes() -> None:
+    """No finalizer, and no hook: a job that tidies up would need an operator, a CRD or rights that are gone by then."""
+    templates = {file.name: file.read_text() for file in (CHART / "templates").iterdir()}
+    assert [name for name, text in templates.items() if "finalizers" in text or "helm.sh/hook" in text] == []
+    assert "finalizers" not in (CHART / "files/servicetiers.yaml").read_text()
 
 
 def test_i07_the_chart_has_no_webhook_that_could_block_the_cluster() -> None:

@@ -1,7 +1,9 @@
 """What `helm install` would send: with the defaults, in namespaced mode, and with every value that changes a shape."""
 
 import difflib
+import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from tests.charts.cases import CASES
+from tests.charts.conftest import template
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
@@ -106,6 +109,32 @@ def test_pod_labels_cannot_break_the_selector(objects: Any) -> None:
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert labels.items() >= deployment["spec"]["selector"]["matchLabels"].items()
     assert labels["team"] == "serving"
+
+
+ALL = {
+    name: value for case in ("monitors", "network-policies", "disruption-budget") for name, value in CASES[case].items()
+}
+
+
+@pytest.mark.parametrize("name", ["2026", "1e3", "0x1f"])
+def test_names_that_look_like_numbers_stay_names(name: str, helm: Path) -> None:
+    """Of the release, its namespace, an account or a class: bare in YAML they are numbers, which no name may be."""
+    names = {"fullnameOverride": name, "serviceAccount": {"name": name}, "priorityClassName": name}
+    values = json.dumps(ALL | names | {"leaderElection": {"enabled": True}, "crds": {"install": False}})
+    done = template(helm, ROOT / "charts/tierkeeper", values, release=name, namespace=name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f'"{name}"') > 30
+    assert re.findall(rf"^.*[:-] +{name}$", done.stdout, re.MULTILINE) == []
+    assert re.findall(r"^.*[:-] +(?:1000|31|1e\+03)$", done.stdout, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("release", ["r" * 53, "a.b", "tierkeeper-" + "x" * 42])
+def test_a_service_has_a_name_that_a_service_can_have(release: str, helm: Path) -> None:
+    """A label of 63 characters without a dot; other objects, and releases, may have longer ones with dots."""
+    done = template(helm, ROOT / "charts/tierkeeper", json.dumps(ALL), release=release)
+    names = [one["metadata"]["name"] for one in yaml.safe_load_all(done.stdout) if one and one["kind"] == "Service"]
+    assert len(names) == 1
+    assert re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", names[0])
 
 
 def test_lint_finds_nothing(helm: Path) -> None:

@@ -36,7 +36,8 @@ def notes(tmp_path: Path) -> Notes:
 def test_an_image_that_no_node_can_pull_is_warned_of_with_the_remedy(notes: Notes) -> None:
     said = notes({})
     assert "WARNING: image.repository is localhost/tierkeeper/operator, which no node can pull" in said
-    assert "helm upgrade keeper charts/tierkeeper -n tierkeeper-system --reuse-values --set image.repository=" in said
+    upgrade = "helm upgrade keeper charts/tierkeeper -n tierkeeper-system --reset-then-reuse-values"
+    assert f"{upgrade} --set image.repository=" in said
     assert "WARNING" not in notes(PULLED)
 
 

@@ -166,3 +166,24 @@ async def test_a_failure_that_asks_for_patience_gets_it_beyond_the_back_off():
         queue.add("gold")
         await asyncio.sleep(100)
     assert times[1] - times[0] == pytest.approx(40)
+
+
+async def test_a_closed_queue_lets_work_in_progress_end_and_hands_out_no_other_key():
+    queue, done = queue_of_strings(), []
+
+    async def work(key):
+        await asyncio.sleep(1)
+        done.append(key)
+        return 1.0
+
+    async with running(queue, work, workers=1):
+        for key in ("gold", "silver", "bronze"):
+            queue.add(key)
+        queue.add_after("batch", 0.2)
+        await asyncio.sleep(0.5)
+        queue.add("gold")
+        queue.close()
+        queue.add("late")
+        await asyncio.sleep(10)
+    assert done == ["gold"]
+    assert not queue.busy

@@ -38,6 +38,30 @@ async def test_a_start_that_finds_no_node_is_a_warning_with_a_remedy():
     assert stage.condition("Ready")["message"] in event.message
 
 
+NO_USE = "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [
+        (
+            'persistentvolumeclaim "weights" not found. not found.',
+            'persistentvolumeclaim "weights" not found. not found: have the claim there and bound '
+            "(`kubectl get pvc`), or correct spec.model.volumeClaim.",
+        ),
+        (
+            f"1 Insufficient cpu. no new claims to deallocate, preemption: {NO_USE}",
+            "1 Insufficient cpu: free it or add a node, ask for less in spec.resources, or correct nodeSelector, "
+            "tolerations or affinity in spec.pod.",
+        ),
+    ],
+)
+async def test_the_remedy_is_for_what_the_scheduler_lacks_and_its_own_plans_are_left_out(scheduler, told):
+    stage = await starting()
+    await see(stage, without_a_node(f"0/1 nodes are available: {scheduler}"))
+    assert stage.condition("Ready")["message"].endswith(f"0/1 nodes are available: {told}")
+
+
 @pytest.mark.parametrize("status", [waiting("ImagePullBackOff", "no such tag"), crashed("CUDA error")])
 async def test_a_start_that_fails_for_good_is_told_once_by_stalled(status):
     stage = await starting()

@@ -58,11 +58,11 @@ def test_a_pod_that_was_ready_since_its_container_started_is_told_from_one_that_
     assert (view.phase, view.lost) == (PodPhase.STARTING, lost)
 
 
-def ready_after(seconds, *, restarts=0):
+def ready_after(seconds, *, restarts=0, made="12:00:00"):
     """A Ready pod of noon that has been Ready since so many seconds later."""
     status = running(container(state={"running": {}}, ready=True, restarts=restarts), ready=True)
     status["conditions"][1]["lastTransitionTime"] = f"2026-11-30T12:{seconds // 60:02}:{seconds % 60:02}Z"
-    return pod(status=status, creationTimestamp="2026-11-30T12:00:00Z")
+    return pod(status=status, creationTimestamp=f"2026-11-30T{made}Z")
 
 
 def census(*pods):
@@ -76,6 +76,12 @@ def test_ready_pods_tell_how_long_a_start_takes():
 
 def test_neither_a_restart_nor_a_readiness_lost_and_found_is_a_start():
     assert census(ready_after(90), ready_after(50 * 60), ready_after(200, restarts=1)).startup_seconds(most=1800) == 90
+
+
+def test_a_node_whose_clock_is_behind_makes_no_start_shorter_than_none():
+    """The API server says when a pod was made, the node's kubelet when it became Ready."""
+    assert census(ready_after(90, made="12:05:00")).startup_seconds(most=1800) is None
+    assert census(ready_after(90, made="12:05:00"), ready_after(110)).startup_seconds(most=1800) == 110
 
 
 def test_a_pod_that_pulls_a_large_image_is_capacity_to_come():
@@ -159,6 +165,20 @@ def test_an_engine_that_may_not_read_its_model_says_so():
 def test_an_engine_that_ended_with_code_0_and_was_restarted_has_failed_too():
     view = only(pod(status=running(container(state={"terminated": {"exitCode": 0}}, restarts=1))))
     assert view.phase is PodPhase.FAILING
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+def test_an_init_container_that_did_its_work_at_a_later_try_is_no_failure(restarts):
+    """A mesh or a vault puts it in; after a reboot of the node it runs once more."""
+    done = container(state={"terminated": {"exitCode": 0, "reason": "Completed"}}, ready=True, restarts=restarts)
+    status = running(container(state={"running": {}}, ready=True), ready=True)
+    assert only(pod(status=status | {"initContainerStatuses": [done]})).phase is PodPhase.READY
+
+
+@pytest.mark.parametrize("state", [{"terminated": {"exitCode": 1}}, {"waiting": {"reason": "CrashLoopBackOff"}}])
+def test_an_init_container_that_fails_keeps_its_pod_from_starting(state):
+    status = running() | {"initContainerStatuses": [container(state=state, restarts=1)]}
+    assert only(pod(status=status)).phase is PodPhase.FAILING
 
 
 def test_a_pod_that_a_node_rejected_is_no_replica_any_more():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.control.stage import GOLD, POOL, Stage, tier
 from tests.control.test_slo_loop import failing, running_stage, ticks
 from tests.control.test_trouble_is_named import crashed, settled
 from tests.fakes import admission
+from tierkeeper.api.crd import COLUMNS
 from tierkeeper.ports import ApiError, Kind, MetricsErrorReason
 from tierkeeper.tier import TierKey
 
@@ -16,17 +18,41 @@ FOREIGN = ("app.kubernetes.io/instance", "argocd.argoproj.io/instance", "argocd.
 
 
 async def test_l04_twenty_steady_tiers_bear_ten_restarts_of_the_operator_without_a_write_or_a_word():
-    stage = Stage()
+    """The last two times the loop judges them anew as well; only a figure in a status may then be another."""
     keys = [TierKey("llm", f"t{number}") for number in range(20)]
-    for key in keys:
-        stage.kube.put(tier(name=key.name))
-        await stage.settle(key)
-    writes, events = len(stage.kube.writes), len(stage.recorder.events)
-    for _ in range(10):
+    stage = await running_stage(*(tier(name=key.name) for key in keys))
+    await ticks(stage, 5)
+    events = len(stage.recorder.events)
+    before, first = stage.kube.settled(), len(stage.kube.writes)
+    for number in range(10):
         stage.start_operator()
         for key in keys:
             await stage.reconciler.reconcile(key)
-    assert (len(stage.kube.writes), len(stage.recorder.events)) == (writes, events)
+        if number < 8:
+            assert len(stage.kube.writes) == first
+        else:
+            await ticks(stage, 1)
+    assert {call.verb for call in stage.kube.writes[first:]} <= {"apply_status"}
+    assert len(stage.kube.writes[first:]) <= 2 * len(keys)
+    assert stage.kube.settled() == before
+    assert len(stage.recorder.events) == events
+    assert {stage.stands("SLOMet", key.name) for key in keys} == {"True ObjectivesMet"}
+
+
+async def test_l01_nothing_that_the_operator_makes_waits_for_it_when_all_goes_at_once():
+    """A finalizer, or an owner that waits for its children, would keep the namespace once the operator is gone."""
+    stage = Stage()
+    stage.kube.put(tier())
+    await stage.settle()
+    for obj in stage.kube.objects.values():
+        assert "finalizers" not in obj["metadata"]
+    owners = [
+        owner
+        for (kind, _, _), obj in stage.kube.objects.items()
+        if kind not in (Kind.SERVICE_TIER, Kind.POD)
+        for owner in obj["metadata"]["ownerReferences"]
+    ]
+    assert [owner["blockOwnerDeletion"] for owner in owners] == [False] * 5
 
 
 async def test_l10_a_second_writer_of_the_labels_costs_a_retry_and_keeps_what_it_wrote():
@@ -157,3 +183,38 @@ async def test_i20_a_pool_that_can_never_start_is_stalled_so_that_tools_report_a
     await stage.reconciler.reconcile(GOLD)
     assert stage.stands("Stalled") == "True ApiRefused"
     assert stage.condition("Reconciling")["status"] == "False"
+
+
+def shown(stage, name="gold"):
+    """What `kubectl get` prints of a tier, by column: the value at the column's path in the CRD."""
+    return {column: at(stage.get(Kind.SERVICE_TIER, name), path) for column, _, path, wide, _ in COLUMNS if not wide}
+
+
+def at(obj, path):
+    for step, wanted in re.findall(r'\.(\w+)(?:\[\?\(@\.type=="(\w+)"\)\])?', path):
+        obj = (obj or {}).get(step)
+        obj = next((one for one in obj or () if one["type"] == wanted), None) if wanted else obj
+    return obj
+
+
+async def test_o06_a_broken_metrics_path_is_a_condition_of_the_tier_and_seen_in_the_table():
+    stage = await running_stage()
+    await ticks(stage, 8)
+    assert shown(stage) | {"Age": None} == {
+        "Ready": "True", "Met": "True", "TTFT P99": "32/1500ms", "TPOT P99": "32/100ms", "Burn 5m": "0.0x",
+        "Replicas": "2/2", "Seqs": "16", "Age": None,
+    }  # fmt: skip
+    before = {condition["type"]: condition["status"] for condition in stage.status()["conditions"]}
+    stage.source.answer = failing(MetricsErrorReason.UNREACHABLE)
+    await ticks(stage, 8)
+    after = {condition["type"]: condition["status"] for condition in stage.status()["conditions"]}
+    assert {kind: after[kind] for kind in after if after[kind] != before[kind]} == {
+        "MetricsAvailable": "False",
+        "SLOMet": "Unknown",
+    }
+    assert stage.stands("MetricsAvailable") == "False Unreachable"
+    assert "told to fail" in stage.condition("MetricsAvailable")["message"]
+    row = shown(stage)  # the pool serves on; nothing is shown that is not measured any more
+    assert (row["Ready"], row["Met"], row["Burn 5m"]) == ("True", "Unknown", None)
+    assert (row["TTFT P99"], row["TPOT P99"]) == ("-/1500ms", "-/100ms")
+    assert stage.recorder.reasons.count("Unreachable") == 1

@@ -1,5 +1,7 @@
 """From a ServiceTier to a running pool, and back to it after every disturbance."""
 
+import pytest
+
 from tests.control.stage import GOLD, LIMIT, POOL, Stage, agreeing, tier
 from tierkeeper.ports import Kind
 
@@ -64,13 +66,16 @@ async def test_nothing_is_ever_written_to_the_user_s_spec_or_metadata():
     assert {c.verb for c in stage.kube.writes if c.kind is Kind.SERVICE_TIER} == {"apply_status"}
 
 
-async def test_a_deleted_child_comes_back():
+async def test_a_deleted_child_comes_back_and_that_is_told():
     stage = Stage()
     stage.kube.put(tier())
     await stage.settle()
+    assert "Repaired" not in stage.recorder.reasons  # a first making is no repair
     stage.kube.delete(Kind.SERVICE, "llm", POOL)
     await stage.reconciler.reconcile(GOLD)
     assert stage.get(Kind.SERVICE, POOL) is not None
+    told = [event.message for event in stage.recorder.events if event.reason == "Repaired"]
+    assert told == [f"Service {POOL} was deleted by someone else and is made again"]
 
 
 async def test_an_edited_child_is_put_right_and_the_repair_is_told_once():
@@ -175,3 +180,24 @@ async def test_moving_the_start_in_the_spec_moves_the_limit_wherever_the_loop_ha
     assert stage.cap == 20
     await stage.reconciler.reconcile(GOLD)
     assert stage.cap == 20
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced by force"])
+async def test_a_deployment_made_anew_is_not_taken_for_a_rollout_of_the_one_before(replaced):
+    """Its generation begins at 1 again, below that of the last rollout."""
+    stage = Stage()
+    stage.kube.put(tier())
+    await stage.settle()
+    for patch in (1, 2, 3):
+        stage.kube.put(tier(engine={"image": f"vllm/vllm-openai:v0.32.{patch}"}))
+        await stage.settle()
+    before = stage.get(Kind.DEPLOYMENT, POOL)
+    stage.kube.delete(Kind.DEPLOYMENT, "llm", POOL)
+    if replaced:
+        stage.kube.put(before | {"metadata": before["metadata"] | {"uid": "another"}})
+        stage.kube.run_deployments()
+    await stage.settle()
+    assert stage.get(Kind.DEPLOYMENT, POOL)["metadata"]["generation"] < before["metadata"]["generation"]
+    assert stage.stands("Ready") == "True PoolReady"
+    await stage.loop.tick()
+    assert not stage.records.find(GOLD).pool.rolling_out

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from tests.control.stage import GOLD, POOL, Stage, tier
+from tests.control.test_slo_loop import Traffic
 from tierkeeper.control.queue import KeyedQueue
 from tierkeeper.control.runtime import MissingCrdError, Runtime
 from tierkeeper.ports import ApiError, Kind
+from tierkeeper.slo.model import SignalState
 from tierkeeper.tier import TierKey
 
 pytestmark = pytest.mark.looptime
@@ -135,13 +137,65 @@ async def test_stopping_lets_a_reconcile_end_and_takes_no_new_one(monkeypatch):
     runtime, ended = runtime_of(stage)
     done = []
 
-    async def slow(_):
+    async def slow(key):
         await asyncio.sleep(3)
-        done.append(1)
+        done.append(key)
 
     monkeypatch.setattr(stage.reconciler, "reconcile", slow)
     runtime._spawn("worker 0", runtime.queue.worker(runtime.reconciler.reconcile))
-    runtime.queue.add(GOLD)
+    for key in (GOLD, TierKey("llm", "silver")):
+        runtime.queue.add(key)
     await asyncio.sleep(1)
     await runtime.stop()
-    assert (done, ended, runtime.failure) == ([1], [1], None)
+    assert (done, ended, runtime.failure) == ([GOLD], [1], None)
+
+
+class LoopClock:
+    """The time of the event loop, in which waiting is what takes time."""
+
+    def monotonic(self):
+        return asyncio.get_running_loop().time()
+
+    def wall(self):
+        return 1_790_000_000.0 + self.monotonic()
+
+    now = property(monotonic)
+
+
+async def test_l15_two_hundred_tiers_are_all_served_and_judged_and_the_loop_keeps_its_time(monkeypatch):
+    """By four workers, over an API server that takes 10 ms a call and a Prometheus that takes 50 ms a query."""
+    stage = Stage(clock=LoopClock())
+    keys = [TierKey("llm", f"t{number}") for number in range(200)]
+    for key in keys:
+        stage.kube.put(tier(name=key.name, scaling={"replicas": {"min": 1, "max": 4}}))
+    stage.source.answer = Traffic(stage)
+    later(monkeypatch, stage.kube, ("get", "list", "apply", "apply_status", "scale"), 0.01)
+    later(monkeypatch, stage.source, ("query",), 0.05)
+    ticked = []
+    monkeypatch.setattr(stage.metrics.tick_lag_seconds, "set", ticked.append)
+    stage.store.complete = False
+    runtime, ended = runtime_of(stage, workers=4)
+    runtime.start()
+    await asyncio.sleep(10)
+    assert all(stage.get(Kind.DEPLOYMENT, f"{key.name}-pool") for key in keys)
+    stage.kube.run_deployments()
+    await asyncio.sleep(15)
+    records = [stage.records.find(key) for key in keys]
+    assert {record.assessment.state for record in records} == {SignalState.OK}
+    assert all(slo.met for record in records for slo in record.assessment.slos.values())
+    assert len(ticked) == 2
+    assert max(ticked) < 0.1
+    assert ended == []
+    await runtime.stop()
+
+
+def later(monkeypatch, edge, names, seconds):
+    """Make calls of an edge take so long."""
+    for name in names:
+        call = getattr(edge, name)
+
+        async def waiting(*args, _call=call, **kwargs):
+            await asyncio.sleep(seconds)
+            return await _call(*args, **kwargs)
+
+        monkeypatch.setattr(edge, name, waiting)

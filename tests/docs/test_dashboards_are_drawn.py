@@ -23,8 +23,9 @@ def prometheus():
         "tier": "gold",
         "slo": "TTFT",
         "state": "ready",
-        "type": "Ready",
-        "reason": "Steady",
+        "type": "MetricsAvailable",
+        "reason": "QueueBoundAddReplicas",
+        "kind": "PodDisruptionBudget",
     }
     points = [[SPAN.start + 5 * k, str(k / 10)] for k in range(13) if k != 6]
     ranged = as_json(
@@ -33,6 +34,10 @@ def prometheus():
     with serving() as fake:
         fake.answer = lambda asked: ranged if asked.path.endswith("range") else vector((labels, "0.5"), at=SPAN.end)
         yield fake
+
+
+def _within(page, box):
+    return page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1
 
 
 def wanted(panel, known):
@@ -53,6 +58,9 @@ def test_each_panel_stands_in_the_picture_with_what_prometheus_answered(name, pr
     shown_panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     assert set(drawn) == {panel["title"] for panel in shown_panels}
     assert all(axes.texts or axes.lines or axes.collections for axes in drawn.values())
+    page = figures[0].bbox
+    cut = [title for title, axes in drawn.items() if not _within(page, axes.get_tightbbox())]
+    assert cut == []
     asked = [(r.path, r.query) for r in prometheus.requests]
     assert sorted(query for _, query in asked) == sorted(q for panel in shown_panels for q in wanted(panel, known))
     instant = {filled(t["expr"], known) for p in shown_panels for t in p["targets"] if t.get("instant")}

@@ -111,3 +111,32 @@ def test_the_figures_of_the_comparison_are_those_of_the_scoreboard() -> None:
     figures = set(re.findall(r"\d+\.\d+|\d of \d", section))
     assert figures
     assert sorted(figure for figure in figures if figure not in read(DOCS / "policy.md")) == []
+
+
+README_ROWS = {
+    "tierkeeper": "tierkeeper",
+    "llm-d's SLO-aware law, tuned on other traffic": "llm-d-tuned",
+    "HPA on running + waiting, tuned on other traffic": "hpa-tuned",
+    "the peak's replicas all the time": "static-peak",
+    "oracle: fewest GPU-hours with at most 1 % late": "budget-oracle",
+}
+"""Who the README's words mean on the scoreboard."""
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("| ").split("|")]
+
+
+def scored(scenario: str) -> dict[str, tuple[str, str]]:
+    """Attainment and GPU-hours by policy, as docs/policy.md has them of a scenario."""
+    _, _, after = read(DOCS / "policy.md").partition(f"**{scenario}, start-up 120 s**")
+    head, _, *rows = [cells(line) for line in after.strip().splitlines()[2:12] if line.startswith("|")]
+    at, hours = head.index("attainment"), head.index("GPU-hours")
+    return {row[0]: (row[at].removesuffix(" *"), row[hours]) for row in rows}
+
+
+def test_the_figures_of_the_readme_are_those_of_the_scoreboard() -> None:
+    azure, mooncake = scored("azure-2023"), scored("mooncake")
+    rows = [cells(line) for line in read(ROOT / "README.md").splitlines() if line.startswith("| ")]
+    shown = {row[0]: tuple(row[1:]) for row in rows if row[0] in README_ROWS}
+    assert shown == {name: (*azure[policy], *mooncake[policy]) for name, policy in README_ROWS.items()}

@@ -1,10 +1,15 @@
 """The demo's checks can fail: each is shown a run that must not pass."""
 
 import json
+import math
+from collections.abc import Callable
 from typing import Any
 
+from e2e.audit import OPERATOR_USER
 from e2e.demo import checks
+from e2e.demo.story import TIERS, starts, total_seconds
 from e2e.demo.timeline import Timeline, objects_in
+from e2e.load.report import LoadReport, Status
 
 
 def tier(
@@ -33,7 +38,7 @@ def audit(**change: Any) -> str:
     event = {
         "stage": "ResponseComplete",
         "verb": "patch",
-        "user": {"username": checks.OPERATOR_USER},
+        "user": {"username": OPERATOR_USER},
         "objectRef": {"resource": "servicetiers"},
     }
     return json.dumps(event | change)
@@ -88,3 +93,28 @@ def test_restarts_of_pods_that_are_gone_still_count():
 def test_kubectls_watch_output_is_split_wherever_the_chunks_end():
     text = json.dumps({"a": 1}, indent=1) + "\n" + json.dumps({"b": 2}, indent=1)
     assert list(objects_in(iter(text.splitlines(keepends=True)))) == [{"a": 1}, {"b": 2}]
+
+
+def gold_run(missed: Callable[[float], bool]) -> LoadReport:
+    """Two requests a second on Gold to the end of the run; which of them miss their target by when they arrive."""
+    report = LoadReport.for_targets(TIERS)
+    gold = report.targets["gold"]
+    for half_second in range(2 * total_seconds()):
+        at = half_second / 2
+        row = gold.open_row(scheduled=at, sent=at, status=Status.OK)
+        gold.ttft[row], gold.tpot[row], gold.tokens[row] = (9.0 if missed(at) else 0.2), 0.03, 50
+        gold.finished[row] = at + 2
+    return report
+
+
+def test_gold_may_miss_while_it_recovers_and_not_for_longer():
+    step = starts()["step on Gold"]
+    assert checks.gold_after_its_step(gold_run(lambda at: step <= at < step + 88)) == 1.0
+    assert (checks.gold_after_its_step(gold_run(lambda at: step <= at < step + 100)) or math.nan) < 0.99
+    assert (checks.gold_after_its_step(gold_run(lambda at: step <= at and int(at) % 20 == 0)) or math.nan) < 0.99
+
+
+def test_one_stall_of_the_machine_does_not_decide_what_gold_is_said_to_have_kept():
+    step = starts()["step on Gold"]
+    stalled = gold_run(lambda at: step <= at < step + 60 or step + 95 <= at < step + 96)
+    assert (checks.gold_after_its_step(stalled) or 0.0) > 0.99

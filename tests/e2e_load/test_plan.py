@@ -1,7 +1,6 @@
 """What a plan sends, and when."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,9 +8,8 @@ from hypothesis import strategies as st
 
 from e2e.load import LoadPlan, Phase, TargetPlan, Trace
 from e2e.load.plan import read_targets
-from e2e.load.trace import TracePoint
+from e2e.load.trace import EXCERPT, TracePoint
 
-EXCERPT = Path(__file__).parents[2] / "e2e/data/azure2023_conv_excerpt.csv"
 EVEN = Trace((TracePoint(0.5, 100, 10), TracePoint(0.5, 200, 20)))
 
 

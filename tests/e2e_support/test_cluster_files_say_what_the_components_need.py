@@ -175,7 +175,7 @@ def test_the_mirror_of_this_machine_is_used_and_not_its_security_or_foreign_sour
     )
     assert debian_mirror(deb822) == "http://mirror.example/debian"
     assert debian_mirror(one_line) == "https://mirror.example/debian"
-    assert debian_mirror("") == "http://deb.debian.org/debian"
+    assert debian_mirror("") is None
 
 
 def test_an_existing_cluster_is_neither_started_nor_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from e2e.audit import OPERATOR_USER
 from e2e.rights import Request, Right, beyond, granted, requests, unused
 
-USER = "system:serviceaccount:tierkeeper-system:tierkeeper"
 GET = Right("apps", "deployments", "get", everywhere=False)
 RULE = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}
 
@@ -20,7 +20,7 @@ def line(
     message: str = "",
     **change: Any,
 ) -> str:
-    user = {"username": USER, "extra": {"authentication.kubernetes.io/pod-uid": ["p"]}}
+    user = {"username": OPERATOR_USER, "extra": {"authentication.kubernetes.io/pod-uid": ["p"]}}
     usual = {"resource": "deployments", "namespace": "llm", "name": "gold-pool", "apiGroup": "apps"}
     annotations = {
         "authorization.k8s.io/decision": decision,
@@ -39,7 +39,7 @@ def line(
 
 
 def read(*lines: str) -> list[Request]:
-    return list(requests(lines, user=USER))
+    return list(requests(lines))
 
 
 def by_role(verb: str = "get", **more: Any) -> str:
@@ -57,7 +57,7 @@ def test_a_request_is_a_verb_on_a_resource_in_its_group_and_place() -> None:
 
 
 def test_other_users_pages_without_a_resource_and_announcements_are_left_out() -> None:
-    somebody = line(user={"username": "admin"}, requestURI=f"/apis?fieldManager={USER}")
+    somebody = line(user={"username": "admin"}, requestURI=f"/apis?fieldManager={OPERATOR_USER}")
     assert read(somebody, line(objectRef=None), line(stage="RequestReceived")) == []
 
 
@@ -71,7 +71,7 @@ def test_a_patch_that_makes_an_object_uses_the_right_to_create_it_and_one_that_c
 
 
 def test_a_patch_that_may_not_create_has_asked_for_it() -> None:
-    said = f'deployments.apps "gold-pool" is forbidden: User "{USER}" cannot create resource "deployments"'
+    said = f'deployments.apps "gold-pool" is forbidden: User "{OPERATOR_USER}" cannot create resource "deployments"'
     patch, create = read(line("patch", code=403, message=said))
     assert (patch.right.verb, bool(patch.allowed_by)) == ("patch", True)
     assert (create.right.verb, bool(create.allowed_by)) == ("create", False)

@@ -31,11 +31,13 @@ class Request:
 
 @dataclass
 class ApiServer:
-    """``refuse`` gives a status code for a request, or None to let it through."""
+    """``refuse`` gives a status code for a request, or None to let it through; where ``ignore`` says so it is never
+    answered."""
 
     kube: FakeKube = field(default_factory=FakeKube)
     requests: list[Request] = field(default_factory=list)
     refuse: object = staticmethod(lambda _: None)
+    ignore: object = staticmethod(lambda _: False)
     port: int = 0
     _watchers: list[tuple[Kind, str, asyncio.Queue]] = field(default_factory=list)
     _history: list[tuple[Kind, dict]] = field(default_factory=list)
@@ -77,6 +79,10 @@ class ApiServer:
         for _, _, queue in self._watchers:
             queue.put_nowait(None)
 
+    def silence_watches(self):
+        """Leave every watch open and never say a word on it again, as a network does that drops packets."""
+        self._watchers.clear()
+
     def _changed(self, kind, obj, deleted):
         known = obj["metadata"]["resourceVersion"] if not deleted else str(next(self.kube._versions))
         event = {"type": "DELETED" if deleted else "MODIFIED", "object": obj}
@@ -89,6 +95,8 @@ class ApiServer:
     async def _handle(self, request):
         seen = Request(request.method, request.path, dict(request.query), request.headers.get("Content-Type", ""))
         self.requests.append(seen)
+        if self.ignore(seen):
+            await asyncio.sleep(3600)
         code = self.refuse(seen)
         if code is not None:
             return _status(code, "Refused", "the test refuses this")
@@ -153,7 +161,8 @@ class ApiServer:
             while (event := await queue.get()) is not None:
                 await response.write(json.dumps(event).encode() + b"\n")
         finally:
-            self._watchers.remove(entry)
+            with contextlib.suppress(ValueError):  # it was silenced
+                self._watchers.remove(entry)
         return response
 
 

@@ -168,6 +168,21 @@ async def test_an_edit_after_a_broken_watch_is_seen(server):
         await until(lambda: server.kube.objects[Kind.DEPLOYMENT, "llm", "gold-pool"]["spec"]["replicas"] == 3)
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["lists are ignored", "watches are silent"])
+async def test_l05_a_new_tier_is_seen_soon_after_a_time_in_which_every_packet_was_dropped(server, monkeypatch, ended):
+    monkeypatch.setattr("tierkeeper.handlers.watch.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("tierkeeper.handlers.watch.SILENCE_SECONDS", 0.5)
+    server.kube.put(tier())
+    async with operating():
+        await until(lambda: stands(server, "Ready") == "False")
+        server.ignore = lambda r: r.path.endswith("/servicetiers")
+        server.end_watches() if ended else server.silence_watches()
+        await asyncio.sleep(1)
+        server.kube.put(tier(name="silver"))
+        server.ignore = lambda _: False
+        await until(lambda: (Kind.DEPLOYMENT, "llm", "silver-pool") in server.kube.objects, 10)
+
+
 async def test_a_watcher_without_rights_ends_the_process_instead_of_leaving_a_zombie(server, monkeypatch):
     monkeypatch.setattr("tierkeeper.handlers.watch.ERROR_BACKOFFS", (0.1,))
     server.refuse = lambda r: 403 if r.path.endswith("/pods") else None

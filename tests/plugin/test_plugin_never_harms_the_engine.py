@@ -86,6 +86,22 @@ def test_a_state_folder_that_cannot_be_written_does_not_stop_the_limits(folder, 
     assert len(list((tmp_path / "absent").iterdir())) == 1
 
 
+@pytest.mark.parametrize(
+    ("limit", "set_to", "shown"), [(512, 512, 512), (1800, 1664, 1800), (2048, 1664, 2048), (4096, 1664, 2048)]
+)
+def test_a_limit_above_what_speculation_leaves_of_the_budget_is_kept_and_shown_as_kept(
+    folder, tmp_path, fake_scheduler, limit, set_to, shown
+):
+    """vLLM takes the draft tokens of a full batch off the budget that it was started with: 2,048 - 6 x 64."""
+    (folder / plugin.TOKENS).write_text(str(limit))
+    scheduler = fake_scheduler.Scheduler(max_num_seqs=64, max_num_batched_tokens=2048)
+    scheduler.scheduler_config.max_num_batched_tokens, scheduler.max_num_scheduled_tokens = 2048, 1664
+    plugin.Governor(plugin.LimitFolder(folder), tmp_path).before_step(scheduler)
+    assert scheduler.max_num_scheduled_tokens == set_to
+    gauges = plugin.Gauges(plugin.LimitFolder(folder), tmp_path, supported=True)
+    assert _value(gauges, "max_num_batched_tokens_applied") == shown
+
+
 def test_a_spoiled_state_file_does_not_spoil_the_metrics_page(folder, tmp_path, log):
     (tmp_path / str(os.getpid())).write_text("{")
     assert list(plugin.Gauges(plugin.LimitFolder(folder), tmp_path, supported=True).collect()) == []

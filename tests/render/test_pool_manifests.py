@@ -58,6 +58,12 @@ def test_the_deployment_never_says_how_many_replicas(full):
     assert "replicas" not in deployment(full)["spec"]
 
 
+def test_an_engine_that_ends_leaves_the_end_of_its_log_for_the_conditions(gold):
+    """No engine writes a termination message: without this the kubelet reports an exit code and nothing else."""
+    (container,) = pod(gold)["containers"]
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_every_child_is_owned_labelled_and_stamped(full):
     for child in render(full):
         meta = child["metadata"]
@@ -207,6 +213,51 @@ def test_the_pod_is_restricted_and_can_write_where_it_must(gold):
         assert env(gold)[variable].startswith("/home/vllm")
     assert not pod(gold)["automountServiceAccountToken"]
     assert not pod(gold)["enableServiceLinks"]
+
+
+def test_e10_what_an_engine_writes_is_open_to_whatever_user_the_platform_chooses(full):
+    """An emptyDir may be written by every id. A volume of any other kind belongs to somebody."""
+    volumes = {volume["name"]: volume for volume in pod(full)["volumes"]}
+    written = {
+        mount["name"]: mount["mountPath"] for mount in container(full)["volumeMounts"] if not mount.get("readOnly")
+    }
+    assert {name for name in written if "emptyDir" not in volumes[name]} == set()
+    caches = {name: value for name, value in env(full).items() if name in ("HOME", "HF_HOME", "VLLM_CACHE_ROOT")}
+    assert len(caches) == 3
+    for path in (*caches.values(), "/tmp"):
+        assert any(f"{path}/".startswith(f"{mounted}/") for mounted in written.values()), path
+    assert env(full)["USER"]  # Python asks for the user's name, which an id of the platform's does not have
+
+
+RESTRICTED_VOLUMES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
+
+
+@pytest.mark.parametrize("version", [None, (0, 9, 0), (0, 17, 1), (0, 33, 0)])
+def test_e10_the_pod_keeps_every_rule_of_the_restricted_pod_security_standard(full, version):
+    """As the standard lists them for Linux pods (Kubernetes 1.36)."""
+    spec = pod(replace(full, engine=replace(full.engine, version=version)))
+    assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers", "initContainers", "ephemeralContainers"} & spec.keys()
+    assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} <= RESTRICTED_VOLUMES
+    security = spec["securityContext"]
+    assert (security["runAsNonRoot"], security["seccompProfile"]["type"]) == (True, "RuntimeDefault")
+    assert security["runAsUser"] != 0
+    for each in spec["containers"]:
+        assert each["securityContext"]["allowPrivilegeEscalation"] is False
+        assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert not {"privileged", "procMount", "runAsUser", "seLinuxOptions"} & each["securityContext"].keys()
+        assert not [port for port in each["ports"] if "hostPort" in port]
+        probes = [each[name]["httpGet"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+        assert not [probe for probe in probes if "host" in probe]
+        assert each["lifecycle"]["preStop"].keys() == {"sleep"}
 
 
 @pytest.mark.parametrize(

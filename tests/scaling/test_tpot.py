@@ -21,7 +21,7 @@ def test_a_batch_too_large_is_cut_at_once_and_replicas_pay():
     assert decision.reason is Reason.TPOT_LOWER_CAP
     assert decision.message == (
         "lower max-num-seqs 16 → 11 and add 2 replicas 2 → 4: TPOT burns 9.0x its budget over 1 min and 9.0x over "
-        "5 min, 15 requests run in each replica"
+        "5 min, each replica runs 15 requests"
     )
 
 

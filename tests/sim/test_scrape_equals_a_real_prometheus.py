@@ -7,14 +7,9 @@ that ``render.promql`` writes. Pods come and go, scrapes get lost, counters rese
 from __future__ import annotations
 
 import math
-import socket
 import struct
-import subprocess
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +17,7 @@ import numpy as np
 import pytest
 
 from e2e import tools
+from e2e.tools.server import serving
 from tests.sim.pages import COLUMNS, page
 from tierkeeper.render.promql import Query, queries
 from tierkeeper.sim.scrape import EPOCH_SECONDS, Faults, Scraping, milliseconds
@@ -40,6 +36,7 @@ longest window."""
 RATE = {"a": 2.0, "b": 1.0, "c": 0.3, "d": 5.0, "e": 0.02}
 LOOKS = (0.01, 0.05, 1.305, 2.0, 2.102, 2.106, 3.3, 4.61, 6.5, 8.2, 8.49)
 """Hours at which all queries are asked."""
+RECEIVER = "--web.enable-remote-write-receiver"
 STALE = struct.pack("<Q", 0x7FF0000000000002)
 """Prometheus' staleness marker: one special NaN."""
 
@@ -153,39 +150,6 @@ def snappy(body: bytes) -> bytes:
     return bytes(out)
 
 
-@contextmanager
-def prometheus(folder: Path) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    (folder / "prometheus.yml").write_text("global: {}\n")
-    command = [
-        str(tools.prometheus()),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        "--storage.tsdb.retention.time=100y",
-        "--web.enable-remote-write-receiver",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
-        try:
-            yield ready(f"http://127.0.0.1:{port}", folder / "log")
-        finally:
-            server.terminate()
-            server.wait(timeout=20)
-
-
-def ready(url: str, log: Path) -> str:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(f"{url}/-/ready").is_success:
-                return url
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(f"Prometheus was not ready within 60 s:\n{log.read_text()[-2000:]}")
-
-
 def write(url: str, series: Series) -> None:
     """All samples, a quarter of an hour at a time."""
     first, last = EPOCH_SECONDS * 1000, int((EPOCH_SECONDS + HOURS * 3600) * 1000) + 60_000
@@ -207,7 +171,8 @@ def ask(url: str, promql: str, at: float) -> dict[Labels, float]:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answers, str]]:
     answers, stored = story()
-    with prometheus(tmp_path_factory.mktemp("prometheus")) as url:
+    folder, options = tmp_path_factory.mktemp("prometheus"), ("--storage.tsdb.retention.time=100y", RECEIVER)
+    with serving(tools.prometheus(), folder, "global: {}\n", *options) as url:
         write(url, stored)
         yield answers, url
 

@@ -86,6 +86,7 @@ def test_a_rate_curve_is_played_by_a_law(tmp_path: Path, capsys: pytest.CaptureF
         (["--law", "gamma:2"], "--law and --where are for the format rate"),
         (["--where", "kind"], "--where kind: write COLUMN=TEXT"),
         (["--replicas", "99"], "--replicas 99 is outside the tier's 1 to 64"),
+        (["--replicas", "0"], "--replicas 0 is outside the tier's 1 to 64"),
         (["--gpus", "1", "--replicas", "3"], "gpus: 1 are fewer than the 6 that the tiers start with"),
         (["--tier", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
         (["--json", "/nowhere/run.json"], "/nowhere/run.json: cannot be written"),

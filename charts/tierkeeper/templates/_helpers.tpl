@@ -12,6 +12,11 @@
 {{- end }}
 {{- end }}
 
+{{- /* A Service's name is a label of at most 63 characters, without dots. */}}
+{{- define "tierkeeper.metricsService" -}}
+{{- include "tierkeeper.fullname" . | replace "." "-" | trunc 55 | trimSuffix "-" }}-metrics
+{{- end }}
+
 {{- define "tierkeeper.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "tierkeeper.fullname" .) .Values.serviceAccount.name }}
@@ -32,7 +37,7 @@
 {{- /* A Deployment's selector cannot change, so these two must never carry a version. */}}
 {{- define "tierkeeper.selectorLabels" -}}
 app.kubernetes.io/name: tierkeeper
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "tierkeeper.ownLabels" -}}

@@ -19,6 +19,8 @@ PLUGIN_GAUGES = (
     "tierkeeper_max_num_batched_tokens_applied",
 )
 """Gauges that the live-limit plugin adds to vLLM's own page."""
+SUPPORTED_GAUGE = "tierkeeper_live_limit_supported"
+"""Its word on the engine: at 0 it reads the limits, and nothing follows them."""
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page of vLLM has some 100 kB an engine; what is longer is none, and must not cost the operator its memory."""
 
@@ -67,15 +69,18 @@ def parse_limits(page: str) -> AppliedLimits:
     """Read one /metrics page. Raises ValueError where it is not in the Prometheus text format.
 
     A pod may hold several engines (data parallel): running and waiting requests add up; of a limit the values must
-    agree, or the pod is still between two limits and counts as not saying.
+    agree, or the pod is still between two limits and counts as not saying. So does one whose engine the plugin cannot
+    govern: the limits that it has seen would never hold.
     """
-    wanted = frozenset(PLUGIN_GAUGES + LOAD_GAUGES)
+    wanted = frozenset((*PLUGIN_GAUGES, *LOAD_GAUGES, SUPPORTED_GAUGE))
     values: dict[str, list[float]] = {name: [] for name in wanted}
     lines = "\n".join(line for line in page.splitlines() if line.split("{", 1)[0].split(" ", 1)[0] in wanted)
     for family in text_string_to_metric_families(lines + "\n"):
         for sample in family.samples:
             if sample.name in values:  # the parser takes more for a name than the line filter does
                 values[sample.name].append(sample.value)
+    if 0.0 in values[SUPPORTED_GAUGE]:
+        return AppliedLimits()
     load = [value for name in LOAD_GAUGES for value in values[name]]
     seqs_seen, tokens_seen, seqs_applied, tokens_applied = (_agreed(values[name]) for name in PLUGIN_GAUGES)
     return AppliedLimits(

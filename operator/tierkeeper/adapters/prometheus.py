@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
@@ -19,7 +22,7 @@ from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from urllib3.connectionpool import ConnectionPool
-from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
+from urllib3.exceptions import NewConnectionError, ProtocolError
 from urllib3.exceptions import TimeoutError as HttpTimeoutError
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
@@ -56,7 +59,7 @@ class PrometheusSource:
         self._url = url.rstrip("/")
         self._timeout = timeout_seconds
         self._auth = _BearerFile(Path(token_file)) if token_file else None
-        self._threads = ThreadPoolExecutor(max_workers=PARALLEL_QUERIES, thread_name_prefix="prometheus")
+        self._threads = _Threads(PARALLEL_QUERIES)
         self._slots = asyncio.Semaphore(PARALLEL_QUERIES)
         self._local = threading.local()
 
@@ -80,7 +83,7 @@ class PrometheusSource:
 
     def close(self) -> None:
         """Give back the threads. Queries still running are left to their own time-out."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
 
     def _ask(self, promql: str) -> list[Sample]:
         """In a worker thread: ask, and turn whatever happens into samples or a MetricsError."""
@@ -94,7 +97,7 @@ class PrometheusSource:
             raise MetricsError(MetricsErrorReason.REDIRECTED, f"{self._host} redirects in a circle") from error
         except requests.ConnectionError as error:
             raise MetricsError(MetricsErrorReason.UNREACHABLE, _short(f"{self._host}: {_cause(error)}")) from error
-        except (requests.RequestException, HTTPError, ValueError, RecursionError) as error:
+        except Exception as error:  # whatever is odd in an answer: a lost tick would tell no tier of it
             text = f"{self._host}: no Prometheus API answer ({type(error).__name__})"
             raise MetricsError(MetricsErrorReason.BAD_ANSWER, text) from error
 
@@ -123,6 +126,44 @@ class PrometheusSource:
 
     def _timed_out(self) -> MetricsError:
         return MetricsError(MetricsErrorReason.TIMEOUT, f"no answer from {self._host} within {self._timeout:g} s")
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Threads(Executor):
+    """A ThreadPoolExecutor for whose threads the end of the process does not wait: a query may take 100 s, and an
+    operator that is told to go is killed after 30 s."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        for place in range(number):
+            threading.Thread(target=self._serve, name=f"prometheus {place}", daemon=True).start()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        self._work.put(partial(_settle, future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002  (Executor's own)
+        """Each thread ends once it is free."""
+        for _ in range(self._number):
+            self._work.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            del work  # an answer may have megabytes, and the next query may be long in coming
+
+
+def _settle(future: Future[T], call: Callable[[], T]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
 
 
 class _BearerFile(AuthBase):
@@ -268,9 +309,10 @@ def _error_text(response: requests.Response) -> str:
 
 
 def _cause(error: requests.ConnectionError) -> str:
-    """The innermost reason: the outer text repeats the whole query."""
+    """The innermost reason and a remedy: the outer texts repeat the whole query, and the host."""
     inner = error.args[0] if error.args else error
-    return str(getattr(inner, "reason", None) or inner)
+    reason = re.sub(r"^\w+\(host=.*?\): ", "", str(getattr(inner, "reason", None) or inner))
+    return f"{reason}; correct the chart's prometheus.url, or let the operator reach it (NetworkPolicy)"
 
 
 def _origin(url: SplitResult) -> str:

@@ -124,8 +124,10 @@ def _remedy(detail: ErrorDetails) -> str:
 
 def _unknown_field(loc: Sequence[int | str], model: type[BaseModel]) -> str:
     known = _fields_at(loc[:-1], model)
-    close = difflib.get_close_matches(str(loc[-1]), known, n=1)
-    return f"no such field: did you mean {close[0]}?" if close else "no such field: remove it"
+    close = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.54)  # ttftMs is 0.55 of ttftMilliseconds
+    if close:
+        return f"no such field: did you mean {close[0]}?"
+    return f"no such field: remove it; there are {', '.join(known)}" if known else "no such field: remove it"
 
 
 def _fields_at(loc: Sequence[int | str], model: type[BaseModel]) -> list[str]:

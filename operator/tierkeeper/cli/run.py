@@ -23,7 +23,10 @@ def execute(arguments: argparse.Namespace) -> int:  # noqa: ARG001  (every comma
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             name = "_".join(("TIERKEEPER", *map(str, detail["loc"]))).upper().removesuffix("_")
-            print(f"tierkeeper: {name}: {detail['msg']} (found {detail['input']!r})", file=sys.stderr)
+            # Where several settings are at odds, what was found is all of them; and a URL may carry a password.
+            shown = detail["loc"] and "@" not in str(detail["input"])
+            found = f" (found {detail['input']!r})" if shown else ""
+            print(f"tierkeeper: {name}: {detail['msg']}{found}", file=sys.stderr)
         return 2
     from tierkeeper.app import run  # here, because the other commands need neither watcher nor clients
 

@@ -81,9 +81,9 @@ def _sim_tier(arguments: argparse.Namespace) -> SimTier:
     spec = _spec(arguments.tier, profile, requests)
     config = pool_config(spec, profile.latency, kv_tokens=profile.kv_tokens, startup=Startup(arguments.start_up))
     levers = starting_levers(spec)
-    replicas = arguments.replicas or _first_replicas(requests, spec, profile, levers)
-    allowed = spec.scaling.replicas
-    if arguments.replicas is not None and allowed.clamp(replicas) != replicas:
+    given, allowed = arguments.replicas, spec.scaling.replicas
+    replicas = _first_replicas(requests, spec, profile, levers) if given is None else given
+    if given is not None and allowed.clamp(given) != given:
         raise UsageError(f"--replicas {replicas} is outside the tier's {allowed.min} to {allowed.max}")
     start = dataclasses.replace(levers, replicas=allowed.clamp(replicas))
     return SimTier(spec=spec, config=config, requests=requests, start=start)

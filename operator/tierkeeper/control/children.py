@@ -45,7 +45,7 @@ class Live:
 class Applied:
     """What one pass wrote, and what it left alone because it is written back each time."""
 
-    repaired: list[Drift] = field(default_factory=list)
+    repaired: list[str] = field(default_factory=list)
     rewritten: list[str] = field(default_factory=list)
     kept: set[Ref] = field(default_factory=set)
     """The objects that were left alone."""
@@ -84,6 +84,8 @@ class Children:
             drift = needs_apply(obj, before)
             if drift is not None:
                 await self._write(record, obj, before, drift, done)
+            if before is not None:
+                record.children.add(ref)
         return done
 
     async def _write(self, record: TierRecord, obj: Object, before: Object | None, drift: Drift, done: Applied) -> None:
@@ -100,9 +102,11 @@ class Children:
         self.store.put(ref[0], project(ref[0], after))
         record.guard.made(ref, content, now=now)
         if drift.reason is DriftReason.EDITED:
-            done.repaired.append(drift)
+            done.repaired.append(drift.message)
+        elif new and ref in record.children:
+            done.repaired.append(f"{ref[0]} {ref[1]} was deleted by someone else and is made again")
         if ref[0] is Kind.DEPLOYMENT and before is not None and _template(before) != _template(after):
-            record.rollout_generation = after["metadata"]["generation"]
+            record.rollout = after["metadata"]["uid"], after["metadata"]["generation"]
 
     async def scale(self, spec: TierSpec, live: Live, *, replicas: int) -> None:
         """Set the replicas of the Deployment that was looked at, as their own field manager. Raises ApiError."""

@@ -77,9 +77,10 @@ class PodCensus:
 
     def startup_seconds(self, *, most: float) -> float | None:
         """The median start of the Ready pods; None where none tells. What took longer than ``most`` was no start: a pod
-        that lost its readiness later on and has it back says when it came back."""
+        that lost its readiness later on and has it back says when it came back. Nor was what ended before it began: the
+        node's clock, which says when a pod is Ready, is behind the API server's."""
         told = [pod.startup_seconds for pod in self.of(PodPhase.READY) if pod.startup_seconds is not None]
-        starts = [seconds for seconds in told if seconds <= most]
+        starts = [seconds for seconds in told if 0 <= seconds <= most]
         return statistics.median(starts) if starts else None
 
     @property
@@ -154,7 +155,8 @@ def _classify(meta: Mapping[str, Any], status: Mapping[str, Any]) -> _Verdict:
     if status.get("phase") in ("Failed", "Succeeded"):
         return _ended(meta, status)
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    first = [one for one in status.get("initContainerStatuses") or () if not _done(one)]
+    containers = [*first, *(status.get("containerStatuses") or ())]
     if (trouble := _first_trouble(containers)) is not None:
         reason, text = trouble
         return PodPhase.FAILING, reason, f"pod {meta['name']}: {text}"
@@ -164,6 +166,13 @@ def _classify(meta: Mapping[str, Any], status: Mapping[str, Any]) -> _Verdict:
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
         return PodPhase.UNSCHEDULABLE, ConditionReason.UNSCHEDULABLE, str(scheduled.get("message", ""))
     return PodPhase.STARTING, None, ""
+
+
+def _done(init: Mapping[str, Any]) -> bool:
+    """An init container (a webhook's: ours has none) has done its work, be it at a second try or once more after its
+    node was started anew. An engine, in contrast, never ends well."""
+    ended = (init.get("state") or {}).get("terminated")
+    return ended is not None and ended.get("exitCode") == 0
 
 
 def _ended(meta: Mapping[str, Any], status: Mapping[str, Any]) -> _Verdict:
@@ -214,7 +223,7 @@ def _crash(container: Mapping[str, Any]) -> tuple[ConditionReason, str]:
     last = (container.get("lastState") or {}).get("terminated") or {}
     reason = _exit_reason(last)
     loop = reason if reason is ConditionReason.OUT_OF_MEMORY else ConditionReason.CRASH_LOOP
-    return loop, f"container {container['name']} {_exit_text(last)}; read `kubectl logs --previous`"
+    return loop, f"container {container['name']} {_exit_text(last).rstrip('.')}; read `kubectl logs --previous`"
 
 
 def _exit_reason(ended: Mapping[str, Any]) -> ConditionReason:

@@ -51,9 +51,12 @@ class KeyedQueue(Generic[K]):
     _later: dict[K, _Later] = field(default_factory=dict)
     _failures: dict[K, int] = field(default_factory=dict)
     _wakeup: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: bool = False
 
     def add(self, key: K) -> None:
         """Make the key due now."""
+        if self._closed:
+            return
         if key in self._active:
             self._again.add(key)
         elif key not in self._waiting:
@@ -112,7 +115,9 @@ class KeyedQueue(Generic[K]):
                 self._done(key)
 
     def close(self) -> None:
-        """Cancel every delayed key, so that nothing fires after the workers have gone."""
+        """Hand out no more keys: neither those that are due, nor delayed or later ones. Work in progress may finish."""
+        self._closed = True
+        self._ready.clear()
         for later in self._later.values():
             later.handle.cancel()
         self._later.clear()

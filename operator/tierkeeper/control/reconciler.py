@@ -206,12 +206,13 @@ class Reconciler:
         run.failure = error
 
     def _view(self, run: _Pass, spec: TierSpec, live: Live) -> PoolView:
+        deployment = live.deployment(spec)
         return view_pool(
             spec,
-            deployment=live.deployment(spec),
+            deployment=deployment,
             limits=live.limits(spec),
             pods=live.pods,
-            rollout_generation=run.record.rollout_generation,
+            rollout_generation=run.record.rollout_generation(deployment),
         )
 
     async def _act(self, run: _Pass, spec: TierSpec, live: Live, view: PoolView) -> None:
@@ -279,8 +280,7 @@ class Reconciler:
         run.look_again(RETRY_REFUSED_SECONDS)
 
     def _say_what_was_done(self, run: _Pass, spec: TierSpec, view: PoolView, applied: Applied) -> None:
-        for drift in applied.repaired:
-            run.news.append(Announce(EventType.NORMAL, "Repaired", drift.message))
+        run.news += [Announce(EventType.NORMAL, "Repaired", message) for message in applied.repaired]
         if applied.rewritten:
             outdated = (Kind.DEPLOYMENT, spec.pool_name) in applied.kept
             self._give_up(run, "; ".join(applied.rewritten), outdated=outdated)

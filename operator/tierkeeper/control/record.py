@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierkeeper.engine.limits import Limits
+from tierkeeper.ports import Object
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Levers, PoolState
 from tierkeeper.slo.model import Assessment
@@ -93,16 +94,23 @@ class TierRecord:
     guard: WriteGuard = field(default_factory=WriteGuard)
     replicas_set: int | None = None
     """Replicas as this process last left them: found otherwise, somebody else has changed them."""
+    children: set[Hashable] = field(default_factory=set)
+    """Objects of the pool that this process has seen: one of them that is missing was deleted by somebody."""
     contested: str | None = None
     """Who changes the replicas back each time, once the guard has given up."""
-    rollout_generation: int = 0
-    """Generation of the Deployment at which this process last changed its template."""
+    rollout: tuple[str, int] = ("", 0)
+    """Uid and generation of the Deployment at which this process last changed its template."""
     status_at: float | None = None
     """Monotonic seconds of the last status write of this process."""
     failing_since: float | None = None
     """Monotonic seconds since when each write of the pool has failed; None while the last one did not."""
     looked_at: float | None = None
     """Monotonic seconds of the last finished reconcile."""
+
+    def rollout_generation(self, deployment: Object | None) -> int:
+        """Generation of the last rollout; 0 for a Deployment made anew since then, whose generations begin at 1."""
+        uid, generation = self.rollout
+        return generation if deployment is not None and deployment["metadata"]["uid"] == uid else 0
 
 
 @dataclass(slots=True)

@@ -77,9 +77,6 @@ class Runtime:
         if before is None or _identity(before) != _identity(obj):
             self.queue.add(key)  # our own status writes come back as events too, and wake nobody
 
-    def wake(self, key: TierKey) -> None:
-        self.queue.add(key)
-
     def start(self) -> None:
         """Start all parts. Must be called inside a running event loop."""
         self.metrics.queue_depth.set_function(lambda: self.queue.depth)

@@ -197,7 +197,7 @@ class SloLoop:
             deployment=deployment,
             limits=self._store.child(key, Kind.CONFIG_MAP, spec.limit_name),
             pods=self._store.children(key, Kind.POD),
-            rollout_generation=record.rollout_generation,
+            rollout_generation=record.rollout_generation(deployment),
         )
         return _Member(record, spec, view)
 

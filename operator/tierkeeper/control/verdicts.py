@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -136,12 +137,19 @@ def _serving(view: PoolView, have: str) -> Verdict:
     return Verdict(True, Why.SCALING_UP, f"{have}; {view.census.starting + view.missing} on the way.")
 
 
+_PREEMPTION = re.compile(r"\W*(no new claims to deallocate, )?preemption: .*", re.DOTALL)
+"""What the scheduler says of pods that it might evict: nothing that a reader could act upon."""
+
+
 def _said(pod: PodView) -> str:
     """A failing pod's message. The scheduler's own words say what is short, and not what to do."""
     if pod.reason is not Why.UNSCHEDULABLE:
         return pod.message
+    said = _PREEMPTION.sub("", pod.message).rstrip(". ") or "No node has room"
+    if "volume" in said.lower() and "Insufficient" not in said:
+        return f"{said}: have the claim there and bound (`kubectl get pvc`), or correct spec.model.volumeClaim."
     remedy = "free it or add a node, ask for less in spec.resources, or correct nodeSelector, tolerations or affinity"
-    return f"{pod.message.rstrip('. ') or 'No node has room'}: {remedy} in spec.pod."
+    return f"{said}: {remedy} in spec.pod."
 
 
 def _reconciling(facts: Facts, ready: Verdict) -> Verdict:
@@ -194,7 +202,7 @@ def _slo_met(assessment: Assessment, spec: TierSpec) -> Verdict:
     slos = list(assessment.slos.values())
     missed = [slo for slo in slos if slo.met is False]
     if missed:
-        return Verdict(False, Why.OBJECTIVE_BURNING, "; ".join(slo.message for slo in missed))
+        return Verdict(False, Why.OBJECTIVE_BURNING, " ".join(slo.message for slo in missed))
     if slos and all(slo.met for slo in slos):
         return Verdict(True, Why.OBJECTIVES_MET, "Every promised latency is kept.")
     unsure = next((slo for slo in slos if slo.met is None), None)

@@ -4,6 +4,7 @@ The plugin in each vLLM process reads these keys as files. The ConfigMap is also
 setting: a restarted operator reads it back from here.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,6 +48,6 @@ def nudge_value(limits: Limits) -> str:
 
 
 def _positive(text: str) -> int | None:
-    stripped = text.strip()
-    value = int(stripped) if stripped.isascii() and stripped.isdigit() else 0
-    return value if value > 0 else None
+    """At most nine digits: no limit has more, and no status could show it."""
+    match = re.fullmatch(r"\s*0*([1-9][0-9]{0,8})\s*", text)
+    return int(match[1]) if match else None

@@ -30,6 +30,11 @@ ERROR_BACKOFFS = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Seconds between kopf's tries. A watcher that is refused for half a minute ends the process, which says more than a
 log line does; rights that arrive a moment after the pod are not worth a restart."""
 
+CONNECT_SECONDS, ANSWER_SECONDS, SILENCE_SECONDS = 10.0, 30.0, 70.0
+"""For a connection, for a list, and without a word on a watch: after that kopf tries anew. Its own five minutes for a
+list would hold back every edit for so long where a network drops packets instead of refusing them. A watch that
+nothing happens on is told so by the API server about once a minute."""
+
 
 def build_registry(runtime: Runtime) -> kopf.OperatorRegistry:
     """All handlers, for one runtime. kopf's global registry is not used."""
@@ -56,6 +61,9 @@ def build_settings() -> kopf.OperatorSettings:
     settings.posting.level = logging.CRITICAL
     settings.scanning.disabled = True
     settings.networking.error_backoffs = ERROR_BACKOFFS
+    settings.networking.connect_timeout = CONNECT_SECONDS
+    settings.networking.request_timeout = ANSWER_SECONDS
+    settings.watching.inactivity_timeout = SILENCE_SECONDS
     settings.process.ultimate_exiting_timeout = EXIT_SECONDS
     for kind, resource in WATCHED.items():
         if kind is not Kind.SERVICE_TIER:

@@ -90,13 +90,16 @@ class Governor:
             self._start = (int(getattr(scheduler, cap)), int(scheduler.max_num_scheduled_tokens))
         due, (start_seqs, start_tokens) = self._limits.refresh(), self._start
         seqs = min(self._limits.values.get(SEQS, start_seqs), start_seqs)
-        tokens = min(self._limits.values.get(TOKENS, start_tokens), start_tokens)
+        wanted = self._limits.values.get(TOKENS, start_tokens)
+        tokens = min(wanted, start_tokens)
         running = len(scheduler.running)
         scheduler.max_num_scheduled_tokens = step_tokens(scheduler, tokens, start_tokens)
         # max_num_running_reqs is asserted to be at least what runs, and up to 0.23 admission stops only on equality.
         setattr(scheduler, cap, seqs if has_active_cap else max(seqs, running))
         if due:
-            self._write({"supported": True, SEQS: seqs, TOKENS: tokens})
+            # With speculation the engine starts below its own --max-num-batched-tokens: a limit in between is kept.
+            ceiling = max(start_tokens, getattr(scheduler.scheduler_config, "max_num_batched_tokens", None) or 0)
+            self._write({"supported": True, SEQS: seqs, TOKENS: min(wanted, ceiling)})
         return True
 
     def _write(self, state: dict[str, Any]) -> None:

@@ -94,6 +94,8 @@ def _container(spec: TierSpec, levers: Levers) -> Object:
         "readinessProbe": _health(failures=6),
         # Five minutes, and only once started: for a server that hangs. One whose engine died ends by itself.
         "livenessProbe": _health(failures=60),
+        # An engine writes no termination message; the end of its log says why it ended, and conditions quote it.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "lifecycle": {"preStop": {"sleep": {"seconds": _pre_stop_seconds(spec)}}},
         "volumeMounts": _mounts(spec),
     }

@@ -139,7 +139,7 @@ def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int, profile: Profi
     )
     if share >= PREFILL_SHARE:
         return Finding(Diagnosis.TPOT_PREFILL, f"{cause}, prefill takes {share:.0%} of the step", from_windows=True)
-    running = f"{count(traffic.running / pods, 'request')} run in each replica"
+    running = f"each replica runs {count(traffic.running / pods, 'request')}"
     return Finding(Diagnosis.TPOT_BATCH, f"{cause}, {running}", from_windows=True)
 
 

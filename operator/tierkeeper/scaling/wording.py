@@ -19,7 +19,8 @@ def duration(seconds: float) -> str:
 
 def count(number: float, noun: str) -> str:
     """ "1 request", "12 requests", "2.5 requests"."""
-    return f"{number:g} {noun}" if number == 1 else f"{round(number, 1):g} {noun}s"
+    shown = f"{round(number, 1):g} {noun}"
+    return shown if round(number, 1) == 1 else f"{shown}s"
 
 
 def times(factor: float) -> str:
