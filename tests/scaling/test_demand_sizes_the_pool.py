@@ -13,7 +13,7 @@ from tierkeeper.scaling.knowledge import Knowledge, Mean, model
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Lever, Levers, PoolState, Reason
 from tierkeeper.scaling.sizing import plan
-from tierkeeper.slo.model import SignalState
+from tierkeeper.slo.model import Quantile, SignalState, Sli
 
 CHAT_TIER = {"ttft": 1.5, "tpot": 0.04, "seqs": (8, 256), "start": 56, "replicas": (1, 32)}
 
@@ -279,6 +279,37 @@ def test_a_share_that_misses_at_any_load_is_said_and_buys_no_replicas():
     settled = story.levers.replicas
     story.pass_time(1200)
     assert story.levers.replicas <= settled
+
+
+def hopeless(sli: Sli, *, rate: float) -> Story:
+    """A target of a tenth of what a lone request takes: every request misses it, and so does the median."""
+    target = {"ttft": 0.008} if sli is Sli.TTFT else {"tpot": 0.001}
+    story = Story(tier(**{**CHAT_TIER, **target}), replicas=1)
+    story.serves(rate).burns(**{str(sli).lower(): 100.0})
+    story.slos[sli] = dataclasses.replace(story.slos[sli], p50=Quantile(0.1), p99=Quantile(0.2))
+    return story
+
+
+@pytest.mark.parametrize("sli", list(Sli))
+@pytest.mark.parametrize("rate", [0.2, 2.0])
+def test_a_target_that_no_request_could_meet_even_alone_takes_no_gpus(sli, rate):
+    story = hopeless(sli, rate=rate)
+    story.pass_time(3600)
+    assert story.levers.replicas <= 2  # one may come while the engine's speed is not known yet
+    limited = story.decisions[-1].limited
+    assert limited is not None
+    assert limited.reason is Reason.INFEASIBLE
+    assert f"spec.slo.{str(sli).lower()}Milliseconds" in limited.message
+
+
+def test_beside_a_target_that_nobody_could_meet_the_load_still_gets_its_replicas():
+    story = hopeless(Sli.TPOT, rate=2.0)
+    story.pass_time(600)
+    calls = story.slos
+    story.serves(30.0)
+    story.slos = calls
+    story.pass_time(600)
+    assert story.levers.replicas >= 3
 
 
 def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):

@@ -139,8 +139,12 @@ class Tail:
 
 def tail(profile: Profile, *, speed: float, lengths: Lengths, batch: float, ttft_seconds: float | None) -> Tail:
     """What ``Tail.usable_share`` needs of a mix and a batch: worked out once for the many pool sizes that are tried."""
-    service = speed * (profile.base_seconds + profile.per_prefill_token_seconds * lengths.prompt_tokens)
-    return Tail(batch, TAIL * service, ttft_seconds)
+    return Tail(batch, TAIL * read_seconds(profile, speed=speed, lengths=lengths), ttft_seconds)
+
+
+def read_seconds(profile: Profile, *, speed: float, lengths: Lengths) -> float:
+    """Seconds to read one mean prompt in a step of its own. Worked as above: 8.5 + 1,155 x 0.062 = 80 ms."""
+    return speed * (profile.base_seconds + profile.per_prefill_token_seconds * lengths.prompt_tokens)
 
 
 _TAIL_DEVIATIONS = 2.33

@@ -5,18 +5,25 @@ Plain values in the tier's memory, never saved: an operator that starts anew beg
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 
-from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, speed, tail, work_seconds
-from tierkeeper.engine.latency import DEFAULT_OUTPUT_TOKENS, DEFAULT_PROMPT_TOKENS, Lengths, Profile
+from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, read_seconds, speed, tail, work_seconds
+from tierkeeper.engine.latency import (
+    DEFAULT_OUTPUT_TOKENS,
+    DEFAULT_PROMPT_TOKENS,
+    Lengths,
+    Profile,
+    decode_step_seconds,
+)
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
 from tierkeeper.scaling.demand import Demand, Look, Minute
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.forecast import Forecaster
 from tierkeeper.scaling.model import Levers, PoolState, serving
-from tierkeeper.slo.model import Assessment, SignalState, Traffic
+from tierkeeper.slo.model import Assessment, SignalState, Sli, Traffic
 from tierkeeper.tier import Objective, TierSpec
 
 #: Rates look back a minute already, and each second of memory beyond makes the mix older: where prompts become four
@@ -52,6 +59,10 @@ AFTERMATH_SECONDS = 120.0
 
 #: Beyond this share of what replicas can do at all, nothing learned counts: a queue there grows without end.
 MOST_USED = 0.92
+
+#: A target is out of reach once a mean request that runs alone takes so many times as long by the model, whose shape is
+#: the profile's: an engine's own prefill may well be half as dear beside its decoding.
+HOPELESS = 2.0
 
 #: Until a start was seen, it is taken to last this long: between a 3B model's 59 s and a 70B model's 215 s.
 STARTUP_SECONDS = 120.0
@@ -154,6 +165,9 @@ class Model:
     speed: float
     lengths: Lengths
     objective: Objective
+    """What replicas can keep: without the targets that are out of reach."""
+    out_of_reach: tuple[Sli, ...] = ()
+    """The promised targets that a request misses by far even when it runs alone."""
 
     @classmethod
     def of(cls, profile: Profile, *, speed: float, lengths: Lengths, objective: Objective, limits: Limits) -> Model:
@@ -164,7 +178,9 @@ class Model:
 
     def within(self, limits: Limits) -> Model:
         """The same pool within other limits."""
-        return Model.of(self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits)
+        limits = dataclasses.replace(limits, tpot_seconds=self.objective.tpot_seconds)
+        there = Model.of(self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits)
+        return dataclasses.replace(there, out_of_reach=self.out_of_reach)
 
     def rate(self, replicas: float) -> float:
         """Requests a second at which so many replicas together should spend just their error budget."""
@@ -191,8 +207,28 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
     slowness, objective = knowledge.speed, spec.objective
     if slowness is None or objective is None:
         return None
-    limits = limits_of(spec, levers, knowledge)
-    return Model.of(profile, speed=slowness, lengths=knowledge.lengths, objective=objective, limits=limits)
+    lengths, limits = knowledge.lengths, limits_of(spec, levers, knowledge)
+    beyond = _out_of_reach(profile, speed=slowness, lengths=lengths, objective=objective)
+    if not beyond:
+        return Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits)
+    ttft = None if Sli.TTFT in beyond else objective.ttft_seconds
+    tpot = None if Sli.TPOT in beyond else objective.tpot_seconds
+    objective = dataclasses.replace(objective, ttft_seconds=ttft, tpot_seconds=tpot)
+    limits = dataclasses.replace(limits, tpot_seconds=tpot)
+    within = Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits)
+    return dataclasses.replace(within, out_of_reach=beyond)
+
+
+def _out_of_reach(profile: Profile, *, speed: float, lengths: Lengths, objective: Objective) -> tuple[Sli, ...]:
+    """The targets that replicas cannot keep however many there are: alone, a mean request takes HOPELESS times as long.
+
+    Planned for, such a target would take all replicas there may be: 0.2 requests/s at a TPOT target of 1 ms needed 34.
+    """
+    alone = {
+        Sli.TTFT: (objective.ttft_seconds, read_seconds(profile, speed=speed, lengths=lengths)),
+        Sli.TPOT: (objective.tpot_seconds, speed * decode_step_seconds(profile, batch=1.0, lengths=lengths)),
+    }
+    return tuple(sli for sli, (target, takes) in alone.items() if target is not None and takes > HOPELESS * target)
 
 
 def learn(

@@ -73,7 +73,7 @@ def react(ctx: Context) -> Proposal:
         case Diagnosis.UNKNOWN:
             return hold(ctx, Reason.HOLD_METRICS_UNKNOWN, f"metrics are unknown, nothing moves: {ctx.finding.cause}")
         case Diagnosis.INFEASIBLE:
-            return _infeasible(ctx)
+            return infeasible(ctx, ctx.finding.sli or Sli.TTFT)
         case Diagnosis.KV_PRESSURE:
             return _kv_pressure(ctx)
         case Diagnosis.TPOT_PREFILL | Diagnosis.TPOT_BATCH:
@@ -90,8 +90,8 @@ def hold(ctx: Context, reason: Reason, message: str, limited: Limit | None = Non
     return Proposal(levers=ctx.current, reason=reason, why=message, limited=limited)
 
 
-def _infeasible(ctx: Context) -> Proposal:
-    sli = ctx.finding.sli or Sli.TTFT
+def infeasible(ctx: Context, sli: Sli) -> Proposal:
+    """Nothing, since no lever brings this latency within its target, and what the user can do."""
     slo = ctx.assessment.slos[sli]
     field = "spec.slo.ttftMilliseconds" if sli is Sli.TTFT else "spec.slo.tpotMilliseconds"
     message = (

@@ -18,6 +18,7 @@ from tierkeeper.scaling.levers import (
     CUT_FACTOR,
     drop_unschedulable,
     hold,
+    infeasible,
     lately,
     lower_budget,
     lowered,
@@ -29,6 +30,7 @@ from tierkeeper.scaling.levers import (
 from tierkeeper.scaling.model import Levers, Limit, Reason
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.scaling.wording import count, duration
+from tierkeeper.slo.model import Sli
 
 #: A replica more for what burns without the plan knowing why, one at a time.
 STEP = 1
@@ -67,6 +69,8 @@ def propose(ctx: Context) -> Proposal:
             return drop_unschedulable(ctx) or _grow(ctx, plan) or _tune(ctx, plan) or _shrink(ctx, plan) or steady(ctx)
         case _ if ctx.finding.presses and not _urgent(ctx):
             return _grow(ctx, plan) or _tune(ctx, plan) or _expected(ctx)
+        case _ if (sli := _hopeless(ctx, plan)) is not None:
+            return _grow(ctx, plan) or infeasible(ctx, sli)
         case Diagnosis.QUEUE_BOUND:
             return _queue(ctx, plan)
         case Diagnosis.PREFILL_BOUND:
@@ -75,6 +79,18 @@ def propose(ctx: Context) -> Proposal:
             return _tpot(ctx, plan)
         case _:
             return react(ctx)
+
+
+def _hopeless(ctx: Context, plan: Plan) -> Sli | None:
+    """The target that burns and that no replica more would keep; a queue that stands is another matter."""
+    match ctx.finding.diagnosis:
+        case Diagnosis.TPOT_PREFILL | Diagnosis.TPOT_BATCH:
+            sli = Sli.TPOT
+        case Diagnosis.PREFILL_BOUND:
+            sli = Sli.TTFT
+        case _:
+            return None
+    return sli if sli in plan.out_of_reach else None
 
 
 def _urgent(ctx: Context) -> bool:

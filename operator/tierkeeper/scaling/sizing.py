@@ -12,7 +12,7 @@ from tierkeeper.scaling.forecast import Way, expected
 from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.scaling.pace import allowed_share
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, Sli, SloAssessment
 from tierkeeper.tier import TierSpec
 
 #: The cap stands where a full batch uses this share of the TPOT target: P99 of a saturated batch lies a sixth above
@@ -72,6 +72,8 @@ class Plan:
     """Budgets that are missed at any load."""
     grow_to_as_set: int
     """``grow_to`` if cap and token budget stayed as they are."""
+    out_of_reach: tuple[Sli, ...] = ()
+    """Targets that a request misses even when it runs alone: by the model, and the median request does miss them."""
 
 
 def plan(
@@ -120,7 +122,12 @@ def plan(
         allowed=allowed,
         floor=knowledge.belief.floor,
         grow_to_as_set=_up(need if there is here else here.replicas(coming, strain=allowed, backlog=excess)),
+        out_of_reach=tuple(sli for sli in here.out_of_reach if _median_misses(assessment.slos.get(sli))),
     )
+
+
+def _median_misses(slo: SloAssessment | None) -> bool:
+    return slo is not None and slo.p50 is not None and slo.p50.seconds > slo.threshold_seconds
 
 
 def _up(need: float) -> int:
