@@ -1,20 +1,23 @@
 """Arrivals: what a queue hides is counted, a step is seen within two looks, noise is not followed, a trend is."""
 
 import random
+import statistics
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tierkeeper.scaling.demand import Demand, Look, Minute, arrivals, demand, look, minute_over
+from tierkeeper.scaling.demand import Demand, Look, Minute, Minutes, Stretch, arrivals, demand, look, minute_over
 from tierkeeper.slo.model import Traffic
 
 TICK = 15.0
 
 
-def minutes(*rates: float, work: float = 1.0) -> tuple[Minute, ...]:
-    return tuple(Minute(60.0 * k, rate, rate * work) for k, rate in enumerate(rates))
+def minutes(*rates: float, work: float = 1.0) -> Minutes:
+    return Minutes(Minute(60.0 * k, rate, rate * work) for k, rate in enumerate(rates))
 
 
-def seen(before: tuple[Minute, ...], *, rate: float, looks: tuple[Look, ...] = ()) -> Demand:
+def seen(before: Minutes, *, rate: float, looks: tuple[Look, ...] = ()) -> Demand:
     return demand(looks, before, rate=rate, work=1.0)
 
 
@@ -114,14 +117,22 @@ def test_a_slow_rise_is_a_trend_and_a_flat_noise_is_none():
 
 
 def test_prompts_that_grow_are_a_trend_though_the_rate_is_flat():
-    growing = tuple(Minute(60.0 * k, 20.0, 20.0 * (1 + 0.1 * k)) for k in range(10))
+    growing = Minutes(Minute(60.0 * k, 20.0, 20.0 * (1 + 0.1 * k)) for k in range(10))
     found = demand((), growing, rate=20.0, work=1.9)
     assert found.level >= 20.0
     assert found.slope * 60 == pytest.approx(2.0 / 1.9)
 
 
 def test_minutes_are_kept_a_minute_apart():
-    kept: tuple[Minute, ...] = ()
+    kept = Minutes()
     for k in range(40):
         kept = minute_over(kept, now=k * TICK, rate=1.0, work=1.0)
     assert [m.at for m in kept] == [60.0 * k for k in range(10)]
+
+
+@given(st.lists(st.floats(0.0, 1000.0), min_size=2, max_size=15), st.floats(0.0, 1e6))
+def test_what_is_kept_of_a_line_is_the_least_squares_line(works, start):
+    lined = Stretch.of([Minute(start + 60.0 * k, rate=1.0, work=work) for k, work in enumerate(works)])
+    slope, middle = statistics.linear_regression(lined.times, works)
+    assert lined.rise == pytest.approx(slope, rel=1e-6, abs=1e-9)
+    assert lined.mean == pytest.approx(middle, rel=1e-6, abs=1e-6)

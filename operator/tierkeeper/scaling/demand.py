@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tierkeeper.slo.model import Traffic
 
@@ -68,6 +69,47 @@ class Minute:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """The least-squares line through some minutes, by their seconds of work a second."""
+
+    work: tuple[float, ...]
+    """By minute."""
+    times: tuple[float, ...]
+    """By minute, in seconds after the middle."""
+    mean: float
+    """Of the work."""
+    rise: float
+    """Of the line, a second."""
+    spread: float
+    """The squares of the times, added up."""
+
+    @classmethod
+    def of(cls, minutes: Sequence[Minute]) -> Stretch:
+        """The line through at least two minutes."""
+        count, work = len(minutes), tuple([m.work for m in minutes])
+        middle, mean = sum([m.at for m in minutes]) / count, sum(work) / count
+        times = tuple([m.at - middle for m in minutes])
+        spread = sum([at**2 for at in times])
+        return cls(work, times, mean, sum(map(operator.mul, times, work)) / spread, spread)
+
+
+class Minutes(tuple[Minute, ...]):
+    """The last minutes, older first, and what follows from them alone: worked out once a minute, for ticks are more
+    frequent."""
+
+    @cached_property
+    def bunching(self) -> float:
+        return bunching_of(self)
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """By which a trend is read. A short line follows a turn, a long one tells a slow slope from noise: the short one
+        first."""
+        spans = [span for span in (SHORT_MINUTES, MINUTES) if len(self) >= min(span, SLOW_MINUTES + 1)]
+        return tuple(Stretch.of(self[-span:]) for span in spans)
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """Requests a second."""
 
@@ -101,20 +143,16 @@ def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> f
     return max(seen, 0.0) / share_seen
 
 
-def minute_over(minutes: Sequence[Minute], *, now: float, rate: float, work: float) -> tuple[Minute, ...]:
+def minute_over(minutes: Minutes, *, now: float, rate: float, work: float) -> Minutes:
     """The minutes with this one, once a whole minute lies behind the last. ``work``: seconds that a request costs."""
     if minutes and now - minutes[-1].at < 60.0:
-        return tuple(minutes)
-    return (*minutes, Minute(now, rate, rate * work))[-MINUTES:]
+        return minutes
+    return Minutes((*minutes, Minute(now, rate, rate * work))[-MINUTES:])
 
 
-def demand(
-    looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float, bunching: float | None = None
-) -> Demand:
-    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs,
-    ``bunching`` that of these very minutes where it was worked out before."""
-    if bunching is None:
-        bunching = bunching_of(minutes)
+def demand(looks: Sequence[Look], minutes: Minutes, *, rate: float, work: float) -> Demand:
+    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs."""
+    bunching = minutes.bunching
     level, counted = _level(minutes, rate, bunching)
     for jump, seconds in _jumps(looks):
         # Two stretches of that length are compared, the one that ends now and the one that has left the minute.
@@ -197,13 +235,10 @@ def _before(looks: Sequence[Look], seconds: float) -> Look | None:
     return None
 
 
-def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:
-    """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone.
-
-    A short line follows a turn, a long one tells a slow slope from noise: the short one first.
-    """
-    for span in (SHORT_MINUTES, MINUTES):
-        line = _line(minutes[-span:], bunching, work) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
+def _with_trend(level: float, doubt: float, minutes: Minutes, bunching: float, work: float) -> Demand:
+    """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone."""
+    for stretch in minutes.stretches:
+        line = _line(stretch, bunching, work)
         if line is not None:
             end, slope = line
             # A mean over five minutes is 2.5 minutes old: on a slope the line's end is the better reading of now.
@@ -211,20 +246,14 @@ def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching:
     return Demand(level, 0.0, len(minutes), doubt)
 
 
-def _line(minutes: Sequence[Minute], bunching: float, work: float) -> tuple[float, float] | None:
+def _line(stretch: Stretch, bunching: float, work: float) -> tuple[float, float] | None:
     """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
     may be chance, or the minutes lie off the line by more than that: steps are no trend."""
-    count = len(minutes)
-    mean_at = sum([m.at for m in minutes]) / count
-    mean_rate = sum([m.work for m in minutes]) / count / work
-    times = [m.at - mean_at for m in minutes]
-    rates = [m.work / work - mean_rate for m in minutes]
-    spread = sum([at**2 for at in times])
-    slope = sum(map(operator.mul, times, rates)) / spread
-    noise = deviation(mean_rate, 60.0, bunching)
-    if abs(slope) <= CERTAIN * noise / math.sqrt(spread):
+    mean, slope = stretch.mean / work, stretch.rise / work
+    noise = deviation(mean, 60.0, bunching)
+    if abs(slope) <= CERTAIN * noise / math.sqrt(stretch.spread):
         return None
-    off = sum([(rate - slope * at) ** 2 for at, rate in zip(times, rates, strict=True)]) / (count - 2)
-    if off > (CERTAIN * noise) ** 2:
+    misses = [one / work - mean - slope * at for one, at in zip(stretch.work, stretch.times, strict=True)]
+    if sum([miss**2 for miss in misses]) / (len(misses) - 2) > (CERTAIN * noise) ** 2:
         return None
-    return mean_rate + slope * (minutes[-1].at - mean_at), slope
+    return mean + slope * stretch.times[-1], slope
