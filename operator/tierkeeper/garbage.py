@@ -11,13 +11,12 @@ from __future__ import annotations
 import gc
 
 YOUNG_OBJECTS = 10_000
-"""So many more objects than at the last search call for the next one among what is new since. A tick of 1,000 tiers
-holds up to twice as many while the old state gives way to the new; of 100 bytes each they are 5 MB."""
+"""So many more objects than at the last search call for the next one, among what is new since. Not more: the traceback
+of a query that failed is such garbage, and keeps what the query has read."""
 
 MIDDLE_SEARCHES = 10
 OLD_SEARCHES = 50
-"""So many searches among what is new call for one among what has outlived one, and so many of those for one among all.
-A full search of a fleet's state stops the operator for a second."""
+"""So many searches among what is new call for one among what has outlived one, and so many of those for one among all."""
 
 
 def search_seldom() -> None:

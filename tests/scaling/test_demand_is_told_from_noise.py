@@ -1,13 +1,22 @@
 """Arrivals: what a queue hides is counted, a step is seen within two looks, noise is not followed, a trend is."""
 
 import random
-import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierkeeper.scaling.demand import Demand, Look, Minute, Minutes, Stretch, arrivals, demand, look, minute_over
+from tierkeeper.scaling.demand import (
+    Demand,
+    Look,
+    Minute,
+    Minutes,
+    arrivals,
+    bunching_of,
+    demand,
+    look,
+    minute_over,
+)
 from tierkeeper.slo.model import Traffic
 
 TICK = 15.0
@@ -130,9 +139,12 @@ def test_minutes_are_kept_a_minute_apart():
     assert [m.at for m in kept] == [60.0 * k for k in range(10)]
 
 
-@given(st.lists(st.floats(0.0, 1000.0), min_size=2, max_size=15), st.floats(0.0, 1e6))
-def test_what_is_kept_of_a_line_is_the_least_squares_line(works, start):
-    lined = Stretch.of([Minute(start + 60.0 * k, rate=1.0, work=work) for k, work in enumerate(works)])
-    slope, middle = statistics.linear_regression(lined.times, works)
-    assert lined.rise == pytest.approx(slope, rel=1e-6, abs=1e-9)
-    assert lined.mean == pytest.approx(middle, rel=1e-6, abs=1e-6)
+@given(st.lists(st.tuples(st.floats(0.0, 1000.0), st.floats(0.01, 1.0)), max_size=80))
+def test_what_is_kept_of_the_minutes_is_what_they_say_anew(ticks):
+    kept = Minutes()
+    for number, (rate, work) in enumerate(ticks):
+        kept = minute_over(kept, now=number * TICK, rate=rate, work=work)
+        anew = Minutes(list(kept))
+        assert kept.bunching == bunching_of(list(kept))
+        assert kept.stretches == anew.stretches
+        assert demand((), kept, rate=rate, work=work) == demand((), anew, rate=rate, work=work)

@@ -57,12 +57,12 @@ def places(signal, found):
     """Each figure's values by its tier and its names there, one sample after the other."""
     by_place = {}
     for sample in found:
-        get = lambda label, labels=sample.labels: labels.get(label, "")  # noqa: E731
-        key, names = TierKey(get("namespace"), get("tier")), (get("stat"),)
+        label = dict.fromkeys(LABEL_VALUES, "") | sample.labels
+        key, names = TierKey(label["namespace"], label["tier"]), (label["stat"],)
         if signal.kind in BUCKET_SIGNALS:
-            names = get("family"), get("stat"), get("le")
+            names = label["family"], label["stat"], label["le"]
         elif signal.kind in POD_SIGNALS:
-            names = (get("pod"),)
+            names = (label["pod"],)
         if all(key) and (names != ("",) or signal.kind not in POD_SIGNALS):
             by_place.setdefault((key, *names), []).append(sample.value)
     return by_place
@@ -79,9 +79,7 @@ def figures(shares):
 
 @given(st.sampled_from(SIGNALS), st.lists(samples, max_size=20))
 def test_every_figure_is_found_in_its_place_and_of_two_the_larger(signal, found):
-    wanted = {
-        place: nan if any(map(isnan, values)) else max(values) for place, values in places(signal, found).items()
-    }
+    wanted = {at: nan if any(map(isnan, values)) else max(values) for at, values in places(signal, found).items()}
     shown = figures(sort(signal, found, LABELS))
     assert sorted(map(repr, shown.items())) == sorted(map(repr, wanted.items()))
 

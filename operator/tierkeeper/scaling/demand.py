@@ -70,27 +70,24 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The least-squares line through some minutes, by their seconds of work a second."""
+    """Minutes through which a line is drawn, with all of it that does not depend on the present mix."""
 
     work: tuple[float, ...]
-    """By minute."""
+    """By minute, in seconds of work a second."""
+    total: float
+    """The work added up."""
     times: tuple[float, ...]
     """By minute, in seconds after the middle."""
-    mean: float
-    """Of the work."""
-    rise: float
-    """Of the line, a second."""
     spread: float
-    """The squares of the times, added up."""
+    """The squares of the times added up."""
 
     @classmethod
     def of(cls, minutes: Sequence[Minute]) -> Stretch:
-        """The line through at least two minutes."""
-        count, work = len(minutes), tuple([m.work for m in minutes])
-        middle, mean = sum([m.at for m in minutes]) / count, sum(work) / count
+        """At least two minutes."""
+        work = tuple([m.work for m in minutes])
+        middle = sum([m.at for m in minutes]) / len(minutes)
         times = tuple([m.at - middle for m in minutes])
-        spread = sum([at**2 for at in times])
-        return cls(work, times, mean, sum(map(operator.mul, times, work)) / spread, spread)
+        return cls(work, sum(work), times, sum([at**2 for at in times]))
 
 
 class Minutes(tuple[Minute, ...]):
@@ -103,8 +100,8 @@ class Minutes(tuple[Minute, ...]):
 
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
-        """By which a trend is read. A short line follows a turn, a long one tells a slow slope from noise: the short one
-        first."""
+        """By which a trend is read: first the short line, which follows a turn, then the long one, which tells a slow
+        slope from noise."""
         spans = [span for span in (SHORT_MINUTES, MINUTES) if len(self) >= min(span, SLOW_MINUTES + 1)]
         return tuple(Stretch.of(self[-span:]) for span in spans)
 
@@ -249,11 +246,14 @@ def _with_trend(level: float, doubt: float, minutes: Minutes, bunching: float, w
 def _line(stretch: Stretch, bunching: float, work: float) -> tuple[float, float] | None:
     """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
     may be chance, or the minutes lie off the line by more than that: steps are no trend."""
-    mean, slope = stretch.mean / work, stretch.rise / work
-    noise = deviation(mean, 60.0, bunching)
+    times, count = stretch.times, len(stretch.times)
+    mean_rate = stretch.total / count / work
+    rates = [one / work - mean_rate for one in stretch.work]
+    slope = sum(map(operator.mul, times, rates)) / stretch.spread
+    noise = deviation(mean_rate, 60.0, bunching)
     if abs(slope) <= CERTAIN * noise / math.sqrt(stretch.spread):
         return None
-    misses = [one / work - mean - slope * at for one, at in zip(stretch.work, stretch.times, strict=True)]
-    if sum([miss**2 for miss in misses]) / (len(misses) - 2) > (CERTAIN * noise) ** 2:
+    off = sum([(rate - slope * at) ** 2 for at, rate in zip(times, rates, strict=True)]) / (count - 2)
+    if off > (CERTAIN * noise) ** 2:
         return None
-    return mean + slope * stretch.times[-1], slope
+    return mean_rate + slope * times[-1], slope

@@ -90,7 +90,7 @@ class Knowledge:
     """Seconds shown over seconds of the profile, weighed by sequences."""
     kv_sequences: Mean = Mean()
     looks: tuple[Look, ...] = ()
-    minutes: Minutes = Minutes()
+    minutes: Minutes = field(default_factory=Minutes)
     demand: Demand | None = None
     forecaster: Forecaster = field(default_factory=Forecaster)
     belief: Belief = field(default_factory=belief.fresh)

@@ -196,8 +196,8 @@ def sort(signal: Signal, samples: Iterable[Sample], labels: MetricLabels) -> dic
 
 
 def _place_labels(kind: SignalKind, labels: MetricLabels) -> tuple[str, str, str]:
-    """The labels that tell, beside the tier, where a figure belongs: its family, its stat, and its name there. The empty
-    label, which no sample has, where a kind has no families or stats."""
+    """The labels that tell, beside the tier's, where a figure belongs: its family, its stat, and its name there. The
+    empty label, which no sample has, where a kind has no families or stats."""
     if kind in BUCKET_SIGNALS:
         return FAMILY_LABEL, STAT_LABEL, "le"
     return "", "", labels.pod if kind in POD_SIGNALS else STAT_LABEL
