@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import gc
 import pickle
 import statistics
 import time
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from bench.tick_pools import STATES, TICK, Look, World
+from tierkeeper.garbage import search_seldom
 from tierkeeper.scaling.arbitrate import Claim, arbitrate
 from tierkeeper.scaling.decide import decide
 from tierkeeper.scaling.memory import Memory
@@ -76,7 +76,7 @@ def measure(tiers: int, ticks: int) -> tuple[list[Spent], Counter[str]]:
         world.act(list(small.decisions.values()))
     fleet = small.grown(tiers)
     del small
-    gc.freeze()  # the compiler of the simulator is no part of the operator
+    search_seldom()  # as the operator does; and the simulator's compiler is no part of it
     spent, reasons = [], Counter[str]()
     for number in range(-(ticks // 4), ticks):
         one = fleet.tick(world.next_tick(fleet.keys))

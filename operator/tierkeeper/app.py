@@ -31,6 +31,7 @@ from tierkeeper.control.runtime import Runtime
 from tierkeeper.control.slo_loop import Rhythm, SloLoop
 from tierkeeper.control.snapshot import Snapshots
 from tierkeeper.control.store import Store
+from tierkeeper.garbage import search_seldom
 from tierkeeper.handlers.watch import build_registry, build_settings
 from tierkeeper.obs.health import Health
 from tierkeeper.obs.logs import configure_logs
@@ -67,6 +68,7 @@ class Sources:
 def run(settings: Settings) -> int:
     """Run the operator until it is told to stop (0) or a part of it dies (1)."""
     configure_logs(format=settings.log_format, level=settings.log_level)
+    search_seldom()
     try:
         asyncio.run(operate(settings))
     except KeyboardInterrupt:

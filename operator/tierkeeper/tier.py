@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TierKey:
-    """Which tier: a value, never a joined string."""
+class TierKey(NamedTuple):
+    """Which tier: a value, never a joined string. A tuple, because it is looked up hundreds of times a tick."""
 
     namespace: str
     name: str

@@ -3,18 +3,30 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tierkeeper.scaling.demand import Demand, Look, Minute, arrivals, demand, look, minute_over
+from tierkeeper.scaling.demand import (
+    Demand,
+    Look,
+    Minute,
+    Minutes,
+    arrivals,
+    bunching_of,
+    demand,
+    look,
+    minute_over,
+)
 from tierkeeper.slo.model import Traffic
 
 TICK = 15.0
 
 
-def minutes(*rates: float, work: float = 1.0) -> tuple[Minute, ...]:
-    return tuple(Minute(60.0 * k, rate, rate * work) for k, rate in enumerate(rates))
+def minutes(*rates: float, work: float = 1.0) -> Minutes:
+    return Minutes(Minute(60.0 * k, rate, rate * work) for k, rate in enumerate(rates))
 
 
-def seen(before: tuple[Minute, ...], *, rate: float, looks: tuple[Look, ...] = ()) -> Demand:
+def seen(before: Minutes, *, rate: float, looks: tuple[Look, ...] = ()) -> Demand:
     return demand(looks, before, rate=rate, work=1.0)
 
 
@@ -116,14 +128,25 @@ def test_a_slow_rise_is_a_trend_and_a_flat_noise_is_none():
 
 
 def test_prompts_that_grow_are_a_trend_though_the_rate_is_flat():
-    growing = tuple(Minute(60.0 * k, 20.0, 20.0 * (1 + 0.1 * k)) for k in range(10))
+    growing = Minutes(Minute(60.0 * k, 20.0, 20.0 * (1 + 0.1 * k)) for k in range(10))
     found = demand((), growing, rate=20.0, work=1.9)
     assert found.level >= 20.0
     assert found.slope * 60 == pytest.approx(2.0 / 1.9)
 
 
 def test_minutes_are_kept_a_minute_apart():
-    kept: tuple[Minute, ...] = ()
+    kept = Minutes()
     for k in range(40):
         kept = minute_over(kept, now=k * TICK, rate=1.0, work=1.0)
     assert [m.at for m in kept] == [60.0 * k for k in range(10)]
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1000.0), st.floats(0.01, 1.0)), max_size=80))
+def test_what_is_kept_of_the_minutes_is_what_they_say_anew(ticks):
+    kept = Minutes()
+    for number, (rate, work) in enumerate(ticks):
+        kept = minute_over(kept, now=number * TICK, rate=rate, work=work)
+        anew = Minutes(list(kept))
+        assert kept.bunching == bunching_of(list(kept))
+        assert kept.stretches == anew.stretches
+        assert demand((), kept, rate=rate, work=work) == demand((), anew, rate=rate, work=work)

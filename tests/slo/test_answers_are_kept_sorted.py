@@ -1,14 +1,15 @@
 """An answer that serves many snapshots is sorted by tier once; what is put together from old and new is the same."""
 
-from math import inf, nan
+from math import inf, isnan, nan
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.slo.world import GOLD, ITL, LABELS, REQUEST_TPOT, TTFT, Pool, cumulative
 from tierkeeper.slo.model import Sample, Sli
-from tierkeeper.slo.readings import group, join, sort
+from tierkeeper.slo.readings import BUCKET_SIGNALS, POD_SIGNALS, group, join, sort
 from tierkeeper.slo.signals import Signal, SignalKind
+from tierkeeper.tier import TierKey
 
 CONTROL = (60, 300, 1800, 21600)
 SIGNALS = (
@@ -50,6 +51,37 @@ def test_old_answers_with_new_ones_tell_the_same_as_all_of_them_sorted_anew(snap
         answers |= new
         shares |= {signal: sort(signal, found, LABELS) for signal, found in new.items()}
         assert told(join(shares)) == told(group(answers, LABELS))
+
+
+def places(signal, found):
+    """Each figure's values by its tier and its names there, one sample after the other."""
+    by_place = {}
+    for sample in found:
+        label = dict.fromkeys(LABEL_VALUES, "") | sample.labels
+        key, names = TierKey(label["namespace"], label["tier"]), (label["stat"],)
+        if signal.kind in BUCKET_SIGNALS:
+            names = label["family"], label["stat"], label["le"]
+        elif signal.kind in POD_SIGNALS:
+            names = (label["pod"],)
+        if all(key) and (names != ("",) or signal.kind not in POD_SIGNALS):
+            by_place.setdefault((key, *names), []).append(sample.value)
+    return by_place
+
+
+def figures(shares):
+    """All that shares hold, by the same places."""
+    by_place = {(key, name): value for key, one in shares.items() for name, value in one.figures.items()}
+    for key, one in shares.items():
+        for family, stats in one.buckets.families.items() if one.buckets else ():
+            by_place |= {(key, family, stat, le): value for stat, at in stats.items() for le, value in at.items()}
+    return by_place
+
+
+@given(st.sampled_from(SIGNALS), st.lists(samples, max_size=20))
+def test_every_figure_is_found_in_its_place_and_of_two_the_larger(signal, found):
+    wanted = {at: nan if any(map(isnan, values)) else max(values) for at, values in places(signal, found).items()}
+    shown = figures(sort(signal, found, LABELS))
+    assert sorted(map(repr, shown.items())) == sorted(map(repr, wanted.items()))
 
 
 def test_an_answer_that_still_holds_is_not_built_into_a_histogram_again():

@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tierkeeper.slo.model import Traffic
 
@@ -69,6 +70,44 @@ class Minute:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """Minutes through which a line is drawn, with all of it that does not depend on the present mix."""
+
+    work: tuple[float, ...]
+    """By minute, in seconds of work a second."""
+    total: float
+    """The work added up."""
+    times: tuple[float, ...]
+    """By minute, in seconds after the middle."""
+    spread: float
+    """The squares of the times added up."""
+
+    @classmethod
+    def of(cls, minutes: Sequence[Minute]) -> Stretch:
+        """At least two minutes."""
+        work = tuple([m.work for m in minutes])
+        middle = sum([m.at for m in minutes]) / len(minutes)
+        times = tuple([m.at - middle for m in minutes])
+        return cls(work, sum(work), times, sum([at**2 for at in times]))
+
+
+class Minutes(tuple[Minute, ...]):
+    """The last minutes, older first, and what follows from them alone: worked out once a minute, for ticks are more
+    frequent."""
+
+    @cached_property
+    def bunching(self) -> float:
+        return bunching_of(self)
+
+    @cached_property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """By which a trend is read: first the short line, which follows a turn, then the long one, which tells a slow
+        slope from noise."""
+        spans = [span for span in (SHORT_MINUTES, MINUTES) if len(self) >= min(span, SLOW_MINUTES + 1)]
+        return tuple(Stretch.of(self[-span:]) for span in spans)
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """Requests a second."""
 
@@ -104,20 +143,16 @@ def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> f
     return max(seen, 0.0) / share_seen
 
 
-def minute_over(minutes: Sequence[Minute], *, now: float, rate: float, work: float) -> tuple[Minute, ...]:
+def minute_over(minutes: Minutes, *, now: float, rate: float, work: float) -> Minutes:
     """The minutes with this one, once a whole minute lies behind the last. ``work``: seconds that a request costs."""
     if minutes and now - minutes[-1].at < 60.0:
-        return tuple(minutes)
-    return (*minutes, Minute(now, rate, rate * work))[-MINUTES:]
+        return minutes
+    return Minutes((*minutes, Minute(now, rate, rate * work))[-MINUTES:])
 
 
-def demand(
-    looks: Sequence[Look], minutes: Sequence[Minute], *, rate: float, work: float, bunching: float | None = None
-) -> Demand:
-    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs,
-    ``bunching`` that of these very minutes where it was worked out before."""
-    if bunching is None:
-        bunching = bunching_of(minutes)
+def demand(looks: Sequence[Look], minutes: Minutes, *, rate: float, work: float) -> Demand:
+    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs."""
+    bunching = minutes.bunching
     settled, counted = _level(minutes, rate, bunching)
     level = settled
     for jump, seconds in _jumps(looks):
@@ -204,13 +239,10 @@ def _before(looks: Sequence[Look], seconds: float) -> Look | None:
     return None
 
 
-def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching: float, work: float) -> Demand:
-    """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone.
-
-    A short line follows a turn, a long one tells a slow slope from noise: the short one first.
-    """
-    for span in (SHORT_MINUTES, MINUTES):
-        line = _line(minutes[-span:], bunching, work) if len(minutes) >= min(span, SLOW_MINUTES + 1) else None
+def _with_trend(level: float, doubt: float, minutes: Minutes, bunching: float, work: float) -> Demand:
+    """The least-squares line through the last minutes, where its slope cannot be chance; else the level alone."""
+    for stretch in minutes.stretches:
+        line = _line(stretch, bunching, work)
         if line is not None:
             end, slope = line
             # A mean over five minutes is 2.5 minutes old: on a slope the line's end is the better reading of now.
@@ -218,20 +250,17 @@ def _with_trend(level: float, doubt: float, minutes: Sequence[Minute], bunching:
     return Demand(level, 0.0, len(minutes), doubt)
 
 
-def _line(minutes: Sequence[Minute], bunching: float, work: float) -> tuple[float, float] | None:
+def _line(stretch: Stretch, bunching: float, work: float) -> tuple[float, float] | None:
     """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
     may be chance, or the minutes lie off the line by more than that: steps are no trend."""
-    count = len(minutes)
-    mean_at = sum([m.at for m in minutes]) / count
-    mean_rate = sum([m.work for m in minutes]) / count / work
-    times = [m.at - mean_at for m in minutes]
-    rates = [m.work / work - mean_rate for m in minutes]
-    spread = sum([at**2 for at in times])
-    slope = sum(map(operator.mul, times, rates)) / spread
+    times, count = stretch.times, len(stretch.times)
+    mean_rate = stretch.total / count / work
+    rates = [one / work - mean_rate for one in stretch.work]
+    slope = sum(map(operator.mul, times, rates)) / stretch.spread
     noise = deviation(mean_rate, 60.0, bunching)
-    if abs(slope) <= CERTAIN * noise / math.sqrt(spread):
+    if abs(slope) <= CERTAIN * noise / math.sqrt(stretch.spread):
         return None
     off = sum([(rate - slope * at) ** 2 for at, rate in zip(times, rates, strict=True)]) / (count - 2)
     if off > (CERTAIN * noise) ** 2:
         return None
-    return mean_rate + slope * (minutes[-1].at - mean_at), slope
+    return mean_rate + slope * times[-1], slope

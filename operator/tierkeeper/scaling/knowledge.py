@@ -19,7 +19,7 @@ from tierkeeper.engine.latency import (
 )
 from tierkeeper.scaling import belief, demand, forecast
 from tierkeeper.scaling.belief import Belief
-from tierkeeper.scaling.demand import Demand, Look, Minute
+from tierkeeper.scaling.demand import Demand, Look, Minutes
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.forecast import Forecaster
 from tierkeeper.scaling.model import Levers, PoolState, serving
@@ -101,9 +101,7 @@ class Knowledge:
     """Seconds shown over seconds of the profile, weighed by sequences."""
     kv_sequences: Mean = Mean()
     looks: tuple[Look, ...] = ()
-    minutes: tuple[Minute, ...] = ()
-    bunching: float | None = None
-    """Of those minutes: they change once a minute, and ticks are more frequent."""
+    minutes: Minutes = field(default_factory=Minutes)
     demand: Demand | None = None
     forecaster: Forecaster = field(default_factory=Forecaster)
     belief: Belief = field(default_factory=belief.fresh)
@@ -254,12 +252,10 @@ def learn(
     # A pod that was Ready a moment ago and is not seen yet has taken nothing from the others' rates so far.
     seen = traffic.observed_pods / serving(pool, traffic) if even else 1.0
     rate = demand.arrivals(looks, traffic=traffic, share_seen=seen or 1.0)
-    minutes, bunching, work = knowledge.minutes, knowledge.bunching, work_seconds(profile, knowledge.lengths)
+    minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    if minutes is not knowledge.minutes or bunching is None:
-        bunching = demand.bunching_of(minutes)
-    arriving = demand.demand(looks, minutes, rate=rate, work=work, bunching=bunching)
+    arriving = demand.demand(looks, minutes, rate=rate, work=work)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = evolve(
         knowledge,
@@ -270,7 +266,6 @@ def learn(
         even_since=even_since,
         looks=looks,
         minutes=minutes,
-        bunching=bunching,
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )

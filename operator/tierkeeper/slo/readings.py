@@ -130,7 +130,8 @@ class Share:
     """Prometheus' clock at the newest evaluation, in Unix seconds."""
     figures: Figures = field(default_factory=dict)
     """Gauges by pod; rates by stat, which is empty where the signal has one figure only."""
-    buckets: WindowBuckets = field(default_factory=WindowBuckets)
+    buckets: WindowBuckets | None = None
+    """None where the signal has figures only."""
 
 
 @dataclass(slots=True)
@@ -172,28 +173,51 @@ def sort(signal: Signal, samples: Iterable[Sample], labels: MetricLabels) -> dic
 
     Where one figure comes twice (copies of a scraping pair that differ in a label nobody asked for), the larger counts.
     """
-    shares: dict[tuple[str | None, str | None], Share] = {}
-    has_buckets, by_pod = signal.kind in BUCKET_SIGNALS, signal.kind in POD_SIGNALS
-    namespace_label, tier_label, label = labels.namespace, labels.tier, labels.pod if by_pod else STAT_LABEL
+    shares: dict[TierKey, Share] = {}
+    places: dict[tuple[str | None, ...], tuple[Share, Figures]] = {}
+    namespace_label, tier_label = labels.namespace, labels.tier
+    has_buckets = signal.kind in BUCKET_SIGNALS
+    family_label, stat_label, name_label = _place_labels(signal.kind, labels)
     for sample in samples:
         get = sample.labels.get
-        namespace, tier = owner = get(namespace_label), get(tier_label)
-        share = shares.get(owner)
-        if share is None:
-            if not namespace or not tier:
-                continue
-            share = shares[owner] = Share(TierKey(namespace, tier), sample.at)
-        elif sample.at > share.at:
+        place = get(namespace_label), get(tier_label), get(family_label), get(stat_label)
+        found = places.get(place)
+        if found is None:
+            found = places[place] = _place(shares, place, at=sample.at, has_buckets=has_buckets)
+        share, figures = found
+        if sample.at > share.at:
             share.at = sample.at
-        if has_buckets:
-            family = share.buckets.families.setdefault(get(FAMILY_LABEL, ""), {})
-            figures, name = family.setdefault(get(STAT_LABEL, ""), {}), get("le", "")
-        else:
-            figures, name = share.figures, get(label, "")
-            if by_pod and not name:
-                continue
-        figures[name] = _larger(figures[name], sample.value) if name in figures else sample.value
-    return {share.key: share for share in shares.values()}
+        name, value = get(name_label, ""), sample.value
+        figures[name] = _larger(figures[name], value) if name in figures else value
+    if signal.kind in POD_SIGNALS:
+        for share in shares.values():
+            share.figures.pop("", None)
+    return shares
+
+
+def _place_labels(kind: SignalKind, labels: MetricLabels) -> tuple[str, str, str]:
+    """The labels that tell, beside the tier's, where a figure belongs: its family, its stat, and its name there. The
+    empty label, which no sample has, where a kind has no families or stats."""
+    if kind in BUCKET_SIGNALS:
+        return FAMILY_LABEL, STAT_LABEL, "le"
+    return "", "", labels.pod if kind in POD_SIGNALS else STAT_LABEL
+
+
+def _place(
+    shares: dict[TierKey, Share], place: tuple[str | None, ...], *, at: float, has_buckets: bool
+) -> tuple[Share, Figures]:
+    """The share, one of ``shares`` or a new one, and the figures in it. What belongs to nobody gets a share that is in
+    nobody's hands."""
+    namespace, tier, family, stat = place
+    if not namespace or not tier:
+        return Share(TierKey("", ""), at), {}
+    key = TierKey(namespace, tier)
+    share = shares.get(key)
+    if share is None:
+        share = shares[key] = Share(key, at, buckets=WindowBuckets() if has_buckets else None)
+    if share.buckets is None:
+        return share, share.figures
+    return share, share.buckets.families.setdefault(family or "", {}).setdefault(stat or "", {})
 
 
 def join(answers: Mapping[Signal, Mapping[TierKey, Share]]) -> dict[TierKey, Readings]:
@@ -206,7 +230,7 @@ def join(answers: Mapping[Signal, Mapping[TierKey, Share]]) -> dict[TierKey, Rea
             if readings is None:
                 readings = tiers[key] = Readings(key=key, evaluated_at=share.at)
             readings.evaluated_at = max(share.at, readings.evaluated_at or share.at)
-            if sli is not None:
+            if sli is not None and share.buckets is not None:
                 readings.families.setdefault(sli, {})[signal.window_seconds] = share.buckets
             elif kind in POD_SIGNALS:
                 readings.pods[kind] = share.figures
