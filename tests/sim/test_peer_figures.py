@@ -114,7 +114,7 @@ def test_each_tier_has_a_law_of_its_own():
         return StaticLaw(StaticSettings(2))
 
     policy = Peer("static", 15.0, make)
-    other = dataclasses.replace(KEY, name="silver")
+    other = KEY._replace(name="silver")
     for now in (15.0, 30.0):
         policy.decide(now=now, views={KEY: view(), other: view()})
     assert len(made) == 2
