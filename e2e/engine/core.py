@@ -68,7 +68,9 @@ class EngineCore:
                 prefill += tokens
         for request in output.newly_running:
             if request.scheduled_time is None:
-                request.scheduled_time = now
+                # A step may begin late, its ideal moment being before a request that is in it: a queue time below zero
+                # would take from the histogram's sum, which Prometheus takes for a restart and counts anew as a whole.
+                request.scheduled_time = max(now, request.arrival_time)
         seconds = self.profile.step_seconds(
             decode_sequences=sequences, decode_context_tokens=context, prefill_tokens=prefill
         )

@@ -161,3 +161,12 @@ def test_an_engine_before_0_31_is_capped_by_its_running_limit(virtual_engine):
     engine.before_step = lower
     engine.run([Request(str(n), 8, 5, 0.0) for n in range(6)])
     assert max(engine.running_after_schedule) == 2
+
+
+def test_a_step_that_begins_late_schedules_no_request_before_its_arrival(virtual_engine):
+    """The histogram's sum would fall, and Prometheus would take that for a restart."""
+    engine = virtual_engine(cap=1, budget=64, blocks=10)
+    late = Request("late", 10, 5, arrival_time=1.0)
+    engine.core.add(late)
+    engine.core.begin_step(0.9)
+    assert late.scheduled_time == 1.0
