@@ -155,6 +155,11 @@ def put(kit: Kit, verb: str, chart: Path, values: dict[str, Any], *, helm: int) 
     run_helm(kit.cluster, verb, RELEASE, str(chart), *take_over, "--values", "-", helm=helm, stdin=text)
 
 
+def for_one_namespace(kit: Kit) -> dict[str, Any]:
+    """As a namespace's administrator installs it: the CRD is there already, and nothing else is cluster-wide."""
+    return {"watch": {"namespaces": [kit.namespace]}, "crds": {"install": False}}
+
+
 def columns(crd: Object) -> list[str]:
     return [column["name"] for column in crd["spec"]["versions"][0]["additionalPrinterColumns"]]
 
@@ -270,13 +275,11 @@ def test_tiers_and_pools_serve_through_the_whole_life_of_a_release_by_helm_4_and
 
 
 def test_a_namespaced_release_asks_for_nothing_outside_its_namespaces(kit: Kit, release: dict[str, Any]):
-    """As a namespace's administrator installs it: the CRD is there already, and nothing else is cluster-wide."""
     cluster = kit.cluster
     remove(kit, helm=4)
     since = log_time(time.time())
-    namespaced = {"watch": {"namespaces": [kit.namespace]}, "crds": {"install": False}}
     began = time.monotonic()
-    put(kit, "install", CHART, merged(release, namespaced), helm=4)
+    put(kit, "install", CHART, merged(release, for_one_namespace(kit)), helm=4)
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     print(f"from `helm install` to the first tier Ready: {time.monotonic() - began:.1f} s")
@@ -298,7 +301,7 @@ def test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes(
     """Nothing in it waits for an operator that goes at the same moment."""
     cluster = kit.cluster
     remove(kit, helm=4)
-    values = merged(release, {"watch": {"namespaces": [kit.namespace]}, "crds": {"install": False}})
+    values = merged(release, for_one_namespace(kit))
     where = ("--namespace", kit.namespace)
     run_helm(cluster, "install", RELEASE, str(CHART), *where, "--values", "-", stdin=json.dumps(values))
     wait_for_rollout(cluster, kit.namespace, RELEASE)

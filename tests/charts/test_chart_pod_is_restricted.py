@@ -5,19 +5,10 @@ from typing import Any
 import pytest
 
 from tests.charts.cases import CASES
+from tests.pod_security import RESTRICTED_VOLUMES
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
-ALLOWED_VOLUMES = {
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-}
 SHARED_WITH_THE_NODE = ("hostNetwork", "hostPID", "hostIPC", "hostUsers", "shareProcessNamespace", "hostAliases")
 
 
@@ -41,7 +32,7 @@ def test_pod_is_restricted(case: str, objects: Any) -> None:
     }
     assert not [port for port in container["ports"] if "hostPort" in port]
     kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
-    assert kinds <= ALLOWED_VOLUMES
+    assert kinds <= RESTRICTED_VOLUMES
     assert pod["enableServiceLinks"] is False
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pod_security import RESTRICTED_VOLUMES
 from tierkeeper.render.names import HASH_ANNOTATION, TEMPLATE_HASH_ANNOTATION
 from tierkeeper.render.pool import render_limit, render_pool
 from tierkeeper.scaling.model import Levers
@@ -227,18 +228,6 @@ def test_e10_what_an_engine_writes_is_open_to_whatever_user_the_platform_chooses
     for path in (*caches.values(), "/tmp"):
         assert any(f"{path}/".startswith(f"{mounted}/") for mounted in written.values()), path
     assert env(full)["USER"]  # Python asks for the user's name, which an id of the platform's does not have
-
-
-RESTRICTED_VOLUMES = {
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-}
 
 
 @pytest.mark.parametrize("version", [None, (0, 9, 0), (0, 17, 1), (0, 33, 0)])

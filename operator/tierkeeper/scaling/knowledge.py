@@ -141,14 +141,13 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
     )
 
 
-def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge) -> Limits:
-    """What bounds a replica's batch at these levers."""
-    objective = spec.objective
+def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge, objective: Objective) -> Limits:
+    """What bounds a replica's batch at these levers, where this is to be kept."""
     kv = knowledge.kv_sequences
     return Limits(
         max_num_seqs=levers.max_num_seqs,
         max_num_batched_tokens=levers.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
-        tpot_seconds=objective.tpot_seconds if objective else None,
+        tpot_seconds=objective.tpot_seconds,
         kv_sequences=kv.value(0.0) if kv.weight > 0 else None,
     )
 
@@ -168,17 +167,31 @@ class Model:
     """The promised targets that a request misses by far even when it runs alone."""
 
     @classmethod
-    def of(cls, profile: Profile, *, speed: float, lengths: Lengths, objective: Objective, limits: Limits) -> Model:
+    def of(
+        cls,
+        profile: Profile,
+        *,
+        speed: float,
+        lengths: Lengths,
+        objective: Objective,
+        limits: Limits,
+        out_of_reach: tuple[Sli, ...] = (),
+    ) -> Model:
         """The model of replicas of that speed, for this mix and within these limits."""
         one = capacity(profile, speed=speed, lengths=lengths, limits=limits)
         beyond = tail(profile, speed=speed, lengths=lengths, batch=one.batch, ttft_seconds=objective.ttft_seconds)
-        return cls(one, beyond, profile, speed, lengths, objective)
+        return cls(one, beyond, profile, speed, lengths, objective, out_of_reach)
 
     def within(self, limits: Limits) -> Model:
         """The same pool within other limits."""
-        limits = dataclasses.replace(limits, tpot_seconds=self.objective.tpot_seconds)
-        there = Model.of(self.profile, speed=self.speed, lengths=self.lengths, objective=self.objective, limits=limits)
-        return dataclasses.replace(there, out_of_reach=self.out_of_reach)
+        return Model.of(
+            self.profile,
+            speed=self.speed,
+            lengths=self.lengths,
+            objective=self.objective,
+            limits=limits,
+            out_of_reach=self.out_of_reach,
+        )
 
     def rate(self, replicas: float) -> float:
         """Requests a second at which so many replicas together should spend just their error budget."""
@@ -205,16 +218,14 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
     slowness, objective = knowledge.speed, spec.objective
     if slowness is None or objective is None:
         return None
-    lengths, limits = knowledge.lengths, limits_of(spec, levers, knowledge)
+    lengths = knowledge.lengths
     beyond = _out_of_reach(profile, speed=slowness, lengths=lengths, objective=objective)
-    if not beyond:
-        return Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits)
-    ttft = None if Sli.TTFT in beyond else objective.ttft_seconds
-    tpot = None if Sli.TPOT in beyond else objective.tpot_seconds
-    objective = dataclasses.replace(objective, ttft_seconds=ttft, tpot_seconds=tpot)
-    limits = dataclasses.replace(limits, tpot_seconds=tpot)
-    within = Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits)
-    return dataclasses.replace(within, out_of_reach=beyond)
+    if beyond:
+        ttft = None if Sli.TTFT in beyond else objective.ttft_seconds
+        tpot = None if Sli.TPOT in beyond else objective.tpot_seconds
+        objective = dataclasses.replace(objective, ttft_seconds=ttft, tpot_seconds=tpot)
+    limits = limits_of(spec, levers, knowledge, objective)
+    return Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits, out_of_reach=beyond)
 
 
 def _out_of_reach(profile: Profile, *, speed: float, lengths: Lengths, objective: Objective) -> tuple[Sli, ...]:

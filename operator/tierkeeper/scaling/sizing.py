@@ -97,7 +97,7 @@ def plan(
     if arriving is None or here is None:
         return None
     levers = _limits(spec, pool.current, here, (cap_ceiling, tokens_ceiling)) if live else pool.current
-    there = here if levers == pool.current else here.within(limits_of(spec, levers, knowledge))
+    there = here if levers == pool.current else here.within(limits_of(spec, levers, knowledge, here.objective))
     traffic = assessment.traffic
     allowed = strain_for(knowledge.belief, share=allowed_share(here.objective, assessment))
     ahead = expected(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds)
