@@ -32,15 +32,6 @@ class Verdict:
 
 _FINE = Verdict(False, Why.AS_EXPECTED, "")
 
-_MENDED_BY_A_PERSON = {
-    Why.CONTAINER_CONFIG: Why.MISSING_REFERENCE,
-    Why.IMAGE_PULL: Why.IMAGE_PULL,
-    Why.INVALID_IMAGE: Why.INVALID_IMAGE,
-    Why.CRASH_LOOP: Why.CRASH_LOOP,
-    Why.OUT_OF_MEMORY: Why.OUT_OF_MEMORY,
-}
-"""Causes of a failing pod that waiting does not mend, and how Stalled names them."""
-
 
 def verdicts(facts: Facts) -> Mapping[ConditionType, Verdict]:
     """One verdict a condition. A condition on which these facts say nothing new is left out: it keeps its last word."""
@@ -83,8 +74,9 @@ def _stalled(facts: Facts) -> Verdict:
     if short and view.refused:
         return Verdict(True, Why.API_REFUSED, view.refused)
     for pod in view.census.of(PodPhase.FAILING):
-        if short and pod.reason in _MENDED_BY_A_PERSON:
-            return Verdict(True, _MENDED_BY_A_PERSON[pod.reason], pod.message)
+        if short and pod.hopeless and pod.reason is not None:
+            why = Why.MISSING_REFERENCE if pod.reason is Why.CONTAINER_CONFIG else pod.reason
+            return Verdict(True, why, pod.message)
     return _FINE
 
 
