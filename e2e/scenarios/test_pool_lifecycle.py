@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,11 @@ def revision(kit: Kit, name: str) -> str:
     return str(annotations["deployment.kubernetes.io/revision"])
 
 
-def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit):
+def rolled(kit: Kit, name: str, *, since: str) -> bool:
+    return revision(kit, name) != since
+
+
+def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     row = kit.kubectl("get", "servicetiers", "gold")
@@ -42,7 +47,7 @@ def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit):
     kit.until("the children to be collected", lambda: not kit.list("deployments") and not kit.list("services"))
 
 
-def test_nothing_of_ours_is_on_the_users_object(kit: Kit):
+def test_nothing_of_ours_is_on_the_users_object(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     metadata = kit.get("servicetier", "gold")["metadata"]
@@ -61,7 +66,7 @@ ENGINE_CHANGES: list[tuple[str, Any, str]] = [
 ]
 
 
-def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does_not(kit: Kit):
+def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does_not(kit: Kit) -> None:
     wanted = tier("gold")
     kit.apply(wanted)
     kit.until_ready("gold")
@@ -78,14 +83,14 @@ def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does
         before = revision(kit, "gold")
         wanted = changed(wanted, path, value)
         kit.apply(wanted)
-        kit.until(f"a new template after {path}", lambda before=before: revision(kit, "gold") != before)
+        kit.until(f"a new template after {path}", partial(rolled, kit, "gold", since=before))
         container = kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]["containers"][0]
         text = " ".join([*container["args"], *(f"{e['name']}={e.get('value')}" for e in container["env"])])
         assert shown in text, path
     kit.until_ready("gold", seconds=120)
 
 
-def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit):
+def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     patch = '{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}'
@@ -104,7 +109,7 @@ def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit):
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
 
 
-def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit):
+def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit) -> None:
     foreign = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -133,7 +138,7 @@ def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit):
     assert kit.condition("good", "Stalled")["status"] == "False"
 
 
-def test_a_tier_that_was_stalled_recovers_once_its_cause_is_gone(kit: Kit):
+def test_a_tier_that_was_stalled_recovers_once_its_cause_is_gone(kit: Kit) -> None:
     kit.apply(changed(tier("gold"), "spec.model.tokenSecretRef", {"name": "late-secret", "key": "token"}))
     kit.until_condition("gold", "Stalled", "True")
     kit.kubectl("create", "secret", "generic", "late-secret", "--from-literal=token=x")
