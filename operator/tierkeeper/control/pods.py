@@ -41,6 +41,8 @@ class PodView:
     """Waiting does not mend it: a person has to change what the message names."""
     lost: bool = False
     """It was Ready since its container started, and is not any more."""
+    unmade: bool = False
+    """It has a node and no container yet: its image is pulled, or its volumes are mounted."""
     startup_seconds: float | None = None
     """From created to Ready; None where it is not Ready, or its container has started more than once."""
     nudged: str = ""
@@ -76,6 +78,10 @@ class PodCensus:
     def lost(self) -> tuple[str, ...]:
         """Names of the pods that served and do not now, for no cause that Kubernetes names."""
         return tuple(pod.name for pod in self.of(PodPhase.STARTING) if pod.lost)
+
+    @property
+    def unmade(self) -> int:
+        return sum(pod.unmade for pod in self.of(PodPhase.STARTING))
 
     def startup_seconds(self, *, most: float) -> float | None:
         """The median start of the Ready pods; None where none tells. What took longer than ``most`` was no start: a pod
@@ -137,6 +143,7 @@ def _view(pod: Object, nudge_annotation: str, at_start: float) -> PodView:
         message=cause.text,
         hopeless=cause.hopeless,
         lost=_lost(status),
+        unmade=phase is PodPhase.STARTING and _unmade(status),
         startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
         nudged=(meta.get("annotations") or {}).get(nudge_annotation, ""),
     )
@@ -157,6 +164,11 @@ def _ready_changed_at(status: Mapping[str, Any]) -> str | None:
 def _lost(status: Mapping[str, Any]) -> bool:
     containers, since = status.get("containerStatuses") or (), _ready_changed_at(status)
     return bool(containers) and all(_was_ready(one, since) for one in containers)
+
+
+def _unmade(status: Mapping[str, Any]) -> bool:
+    waiting = [(one.get("state") or {}).get("waiting") or {} for one in status.get("containerStatuses") or ()]
+    return any(one.get("reason") in ("ContainerCreating", "PodInitializing") for one in waiting)
 
 
 def _was_ready(container: Mapping[str, Any], since: str | None) -> bool:

@@ -105,8 +105,10 @@ def _ready(facts: Facts) -> Verdict:
     if view.quota or view.refused:
         why = Why.QUOTA_EXCEEDED if view.quota else Why.API_REFUSED
         return Verdict(False, why, f"{have}. {view.quota or view.refused}")
+    if view.census.lost:
+        return Verdict(False, Why.POOL_DEGRADED, f"{have}. {_lost(view)}")
     if view.census.starting or view.missing:
-        return Verdict(False, Why.POOL_STARTING, f"{have}; {view.census.starting + view.missing} on the way.")
+        return Verdict(False, Why.POOL_STARTING, f"{have}; {_on_the_way(view)}.")
     if view.census.ready >= max(1, wanted):
         least, mode = spec.scaling.replicas.min, spec.scaling.mode
         remedy = "scale the pool, or let mode Auto do it"
@@ -124,9 +126,17 @@ def _serving(view: PoolView, have: str) -> Verdict:
     if view.quota or view.refused:
         return Verdict(True, Why.POOL_DEGRADED, f"{have}. {view.quota or view.refused}")
     if view.census.lost:
-        said = f"{names(view.census.lost)} served and is not Ready any more: see its events and log"
-        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {said}.")
-    return Verdict(True, Why.SCALING_UP, f"{have}; {view.census.starting + view.missing} on the way.")
+        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {_lost(view)}")
+    return Verdict(True, Why.SCALING_UP, f"{have}; {_on_the_way(view)}.")
+
+
+def _lost(view: PoolView) -> str:
+    return f"{names(view.census.lost)} served and is not Ready any more: see its node, its events and its log."
+
+
+def _on_the_way(view: PoolView) -> str:
+    said = f"{view.census.starting + view.missing} on the way"
+    return f"{said}, {view.census.unmade} of them waiting for image or volumes" if view.census.unmade else said
 
 
 _PREEMPTION = re.compile(r"\W*(no new claims to deallocate, )?preemption: .*", re.DOTALL)
