@@ -222,7 +222,7 @@ def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
     spent, policy = assessment.budget_spent_percent, spec.objective.budget
     if spent is None:
         return Verdict(None, Why.NOT_YET_KNOWN, _budget_unknown(spec.objective))
-    message = f"{spent:.0f} % of the error budget of {spec.objective.window_days} days is spent"
+    message = f"{spent:.0f}% of the error budget of {spec.objective.window_days} days is spent"
     if spent >= policy.freeze_percent:
         limit = f"freezePercent is {policy.freeze_percent}: nothing is taken away from the pool"
         return Verdict(True, Why.BUDGET_SPENT, f"{message}; {limit}.")
