@@ -70,6 +70,13 @@ def test_missing_data_holds_what_reading_has_shown():
     assert story.memory.knowledge.engine == shown
 
 
+@pytest.mark.parametrize("queued", [0.0, 5.0])
+def test_prompts_that_have_waited_are_read_many_at_once_and_tell_nothing(queued):
+    story = Story(tier(replicas=(1, 32)), replicas=4)
+    story.serves(17.0, reading=1.0, queued=queued).pass_time(600)
+    assert (story.memory.knowledge.engine.reading == Mean()) is (queued > 1.0)
+
+
 def test_prompts_too_short_to_tell_are_not_read_from():
     story = Story(tier(replicas=(1, 32)), replicas=4)
     story.serves(8.0, lengths=Lengths(prompt_tokens=60, output_tokens=200), reading=1.0).pass_time(600)
@@ -84,6 +91,7 @@ LOOKS = st.builds(
     prompt_tokens_per_second=st.floats(0, 1e7),
     generation_tokens_per_second=st.floats(0, 1e6),
     mean_prefill_seconds=st.none() | st.floats(0, 1e3),
+    mean_queue_seconds=st.none() | st.floats(0, 1.0),
     mean_prompt_tokens=st.none() | st.floats(0, 1e6),
     observed_pods=st.integers(0, 100),
 )

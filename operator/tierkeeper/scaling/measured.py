@@ -106,14 +106,7 @@ def measure(
     slowness = speed(found.shaped(profile), batch=batch, lengths=lengths, step_seconds=step, prompt_rate=prompt_rate)
     if not 1.0 / MOST_SLOWNESS <= slowness <= MOST_SLOWNESS:
         return found
-    read = reading_speed(
-        profile,
-        prefill_seconds=traffic.mean_prefill_seconds or 0.0,
-        prompt_tokens=traffic.mean_prompt_tokens or 0.0,
-        step_seconds=step,
-        prompt_rate=prompt_rate,
-        chunk_tokens=(token_budget or math.inf) - batch,
-    )
+    read = _read(profile, traffic, step_seconds=step, chunk_tokens=(token_budget or math.inf) - batch)
     shown, kv, usage = found.reading, found.kv_sequences, traffic.kv_cache_usage or 0.0
     if read is not None:
         requests = traffic.finished_per_second * elapsed
@@ -124,4 +117,20 @@ def measure(
         slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
         reading=shown,
         kv_sequences=kv,
+    )
+
+
+def _read(profile: Profile, traffic: Traffic, *, step_seconds: float, chunk_tokens: float) -> float | None:
+    """``reading_speed`` by one look. Prompts that waited longer than they were read tell nothing: they come into the
+    batch many at once, in steps that hold more than a mean step does."""
+    prefill, queued, prompt = traffic.mean_prefill_seconds, traffic.mean_queue_seconds, traffic.mean_prompt_tokens
+    if prefill is None or queued is None or prompt is None or queued > prefill:
+        return None
+    return reading_speed(
+        profile,
+        prefill_seconds=prefill,
+        prompt_tokens=prompt,
+        step_seconds=step_seconds,
+        prompt_rate=traffic.prompt_tokens_per_second / max(traffic.observed_pods, 1),
+        chunk_tokens=chunk_tokens,
     )
