@@ -1,5 +1,7 @@
 """A pod that fails, tries again and fails again has one trouble, told once; it is over when a pod is Ready."""
 
+import pytest
+
 from tests.control.stage import GOLD, POOL
 from tests.control.test_news_is_told_once import starting
 from tests.fakes.kubelet import FakeKubelet
@@ -78,10 +80,16 @@ async def test_an_image_that_does_not_come_is_one_event_and_one_write():
     assert f"{absent}; check spec.engine.image" in stage.condition("Ready")["message"]
 
 
-async def test_a_start_that_fails_late_is_a_crash_loop_too_and_is_not_over_while_the_next_one_loads():
-    """Weights load for twenty of the thirty minutes that a start may take."""
+@pytest.mark.parametrize(
+    ("seconds", "end"),
+    [(20 * 60, {}), (30 * 60 + 155, {"exitCode": 137})],
+    ids=["by itself", "killed at the very last"],
+)
+async def test_a_start_that_fails_late_is_a_crash_loop_too_and_is_not_over_while_the_next_loads(seconds, end):
+    """Weights load for twenty of the thirty minutes that a start may take, or for ever: then the kubelet asks the
+    engine to end, and kills it 150 s later."""
     stage = await starting()
-    said = await shown(stage, FakeKubelet(stage.clock).crash_loop(times=5, run_seconds=20 * 60))
+    said = await shown(stage, FakeKubelet(stage.clock).crash_loop(times=5, run_seconds=seconds, **end))
     assert set(said[3:]) == {("True CrashLoopBackOff", "False CrashLoopBackOff")}
     assert len(stage.recorder.events) == 2
 

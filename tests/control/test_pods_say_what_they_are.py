@@ -40,10 +40,8 @@ def only(*pods):
     return view
 
 
-def census(*pods, start_seconds=1950):
-    """Half an hour for a start and 150 s for its end, as by default."""
-    annotation = "tierkeeper.dev/limit"
-    return take_census(pods, deployment="gold-pool", nudge_annotation=annotation, start_seconds=start_seconds)
+def census(*pods):
+    return take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
 
 
 def test_a_ready_pod_is_capacity():
@@ -116,6 +114,11 @@ def test_a_pod_without_a_node_carries_the_scheduler_s_words():
             "spec.pod.imagePullSecrets",
         ),
         (
+            {"waiting": {"reason": "SignatureValidationFailed", "message": "no signature"}},
+            ConditionReason.IMAGE_PULL,
+            "no signature; check spec.engine.image",
+        ),
+        (
             {"waiting": {"reason": "InvalidImageName", "message": "bad ref"}},
             ConditionReason.INVALID_IMAGE,
             "spec.engine.image",
@@ -179,6 +182,34 @@ def test_a_container_that_could_not_be_started_never_ran_whatever_its_times_say(
     assert only(crashing(AGAIN, last=refused)).reason is ConditionReason.CRASH_LOOP
 
 
+def test_a_container_that_cannot_be_started_is_in_a_loop_from_its_second_try_on_as_any_other():
+    """A node whose GPU driver is gone: the kubelet waits with RunContainerError, then with CrashLoopBackOff."""
+    refused = {"reason": "StartError", "exitCode": 128, "message": "nvidia-container-cli: driver not loaded"}
+    refused |= {"startedAt": "1970-01-01T00:00:00Z", "finishedAt": "2026-11-30T12:00:20Z"}
+    fails, waits = ({"waiting": {"reason": why}} for why in ("RunContainerError", "CrashLoopBackOff"))
+    first = only(crashing(fails, restarts=0, last=refused))
+    assert (first.reason, first.hopeless) == (ConditionReason.ENGINE_EXITED, False)
+    second = only(crashing(fails, restarts=1, last=refused))
+    assert second == only(crashing(waits, restarts=1, last=refused))
+    assert (second.reason, second.hopeless) == (ConditionReason.CRASH_LOOP, True)
+    assert "driver not loaded" in second.message
+
+
+def test_an_engine_that_served_for_a_while_and_crashed_is_in_no_loop_while_it_starts_again():
+    """It was Ready from 12:01 on, and ended 20 minutes later: no start has failed."""
+    served = CRASHED | {"finishedAt": "2026-11-30T12:21:00Z"}
+    ended = only(crashing({"terminated": served}, last=None, ready_changed="12:21:00"))
+    assert (ended.reason, ended.hopeless) == (ConditionReason.ENGINE_EXITED, False)
+    again = {"running": {"startedAt": "2026-11-30T12:21:01Z"}}
+    assert only(crashing(again, last=served, ready_changed="12:21:00")).phase is PodPhase.STARTING
+
+
+def test_an_engine_that_served_for_a_minute_between_two_crashes_is_in_a_loop():
+    served = CRASHED | {"finishedAt": "2026-11-30T12:01:30Z"}
+    again = {"running": {"startedAt": "2026-11-30T12:01:31Z"}}
+    assert only(crashing(again, last=served, ready_changed="12:01:30")).reason is ConditionReason.CRASH_LOOP
+
+
 def test_an_engine_that_crashed_long_ago_served_and_hangs_is_lost_and_in_no_crash_loop():
     view = only(crashing(AGAIN, ready_changed="18:00:00"))
     assert (view.phase, view.lost) == (PodPhase.STARTING, True)
@@ -220,6 +251,22 @@ def test_an_init_container_that_does_its_work_once_more_is_no_failure():
     again = container(state={"running": {}}, restarts=3, last=well)
     waits = container(state={"waiting": {"reason": "PodInitializing"}})
     assert only(pod(status=running(waits) | {"initContainerStatuses": [again]})).phase is PodPhase.STARTING
+
+
+@pytest.mark.parametrize(
+    ("state", "ready", "unmade"),
+    [
+        ({"running": {}}, False, False),
+        ({"running": {}}, True, True),
+        ({"waiting": {"reason": "PodInitializing"}}, False, True),
+        ({"terminated": {"exitCode": 0}}, True, True),
+    ],
+    ids=["it downloads the model", "a sidecar", "its own image is pulled", "done"],
+)
+def test_a_pod_waits_for_image_or_volumes_unless_an_init_container_is_at_work(state, ready, unmade):
+    waits = container(state={"waiting": {"reason": "PodInitializing"}})
+    view = only(pod(status=running(waits) | {"initContainerStatuses": [container(state=state, ready=ready)]}))
+    assert (view.phase, view.unmade) == (PodPhase.STARTING, unmade)
 
 
 @pytest.mark.parametrize("state", [{"terminated": {"exitCode": 1}}, {"waiting": {"reason": "CrashLoopBackOff"}}])

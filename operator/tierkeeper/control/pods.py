@@ -97,17 +97,14 @@ class PodCensus:
         return next(iter(self.of(PodPhase.FAILING) + self.of(PodPhase.UNSCHEDULABLE)), None)
 
 
-def take_census(pods: Iterable[Object], *, deployment: str, nudge_annotation: str, start_seconds: float) -> PodCensus:
+def take_census(pods: Iterable[Object], *, deployment: str, nudge_annotation: str) -> PodCensus:
     """Classify the pods that the Deployment owns; others of the same labels are left out.
-
-    ``start_seconds``: the longest that a start may take before the kubelet ends it.
 
     Ownership without reading ReplicaSets: the deployment controller names a ReplicaSet ``<deployment>-<hash>`` and puts
     the same hash into the pod's ``pod-template-hash`` label.
     """
     mine = [pod for pod in pods if _owned_by(pod, deployment)]
-    at_start = max(start_seconds, BACK_OFF_FORGOTTEN_SECONDS)
-    views = (_view(pod, nudge_annotation, at_start) for pod in mine)
+    views = (_view(pod, nudge_annotation) for pod in mine)
     return PodCensus(tuple(sorted(views, key=lambda view: view.name)))
 
 
@@ -132,9 +129,9 @@ class _Cause:
 _NO_CAUSE = _Cause(None, "", hopeless=False)
 
 
-def _view(pod: Object, nudge_annotation: str, at_start: float) -> PodView:
+def _view(pod: Object, nudge_annotation: str) -> PodView:
     meta, status = pod["metadata"], pod.get("status") or {}
-    phase, cause = _classify(meta, status, at_start)
+    phase, cause = _classify(meta, status)
     return PodView(
         name=meta["name"],
         phase=phase,
@@ -167,29 +164,40 @@ def _lost(status: Mapping[str, Any]) -> bool:
 
 
 def _unmade(status: Mapping[str, Any]) -> bool:
+    """An init container that runs (a sidecar that does is ready) keeps the others waiting by itself."""
+    if any("running" in (one.get("state") or {}) and not one.get("ready") for one in _first(status)):
+        return False
     waiting = [(one.get("state") or {}).get("waiting") or {} for one in status.get("containerStatuses") or ()]
     return any(one.get("reason") in ("ContainerCreating", "PodInitializing") for one in waiting)
 
 
+def _first(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Init containers that have their work still before them, and sidecars."""
+    return [one for one in status.get("initContainerStatuses") or () if not _done(one)]
+
+
 def _was_ready(container: Mapping[str, Any], since: str | None) -> bool:
-    """Whether its pod has been Ready since it started: a pod is made not Ready before its container starts, so one that
-    is not Ready since a later time was in between.
+    return _ready_in((container.get("state") or {}).get("running") or {}, since)
+
+
+def _ready_in(run: Mapping[str, Any], since: str | None) -> bool:
+    """Whether its pod has been Ready in that run: a pod is made not Ready before its container starts, so one that has
+    become Ready or lost it at a later time (``since``) was in between.
 
     Times are RFC 3339 in UTC and whole seconds, which compare as text.
     """
-    began = ((container.get("state") or {}).get("running") or {}).get("startedAt")
+    began = run.get("startedAt")
     return bool(since and began and began < since)
 
 
-def _classify(meta: Mapping[str, Any], status: Mapping[str, Any], at_start: float) -> tuple[PodPhase, _Cause]:
+def _classify(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodPhase, _Cause]:
     if meta.get("deletionTimestamp"):
         return PodPhase.TERMINATING, _NO_CAUSE
     if status.get("phase") in ("Failed", "Succeeded"):
         return PodPhase.GONE, _Cause(None, _ended(meta, status), hopeless=False)
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-    first = [one for one in status.get("initContainerStatuses") or () if not _done(one)]
-    containers = [*first, *(status.get("containerStatuses") or ())]
-    if (cause := _first_trouble(containers, since=_ready_changed_at(status), at_start=at_start)) is not None:
+    containers = [*_first(status), *(status.get("containerStatuses") or ())]
+    if (cause := _first_trouble(containers, since=_ready_changed_at(status))) is not None:
         return PodPhase.FAILING, replace(cause, text=f"pod {meta['name']}: {cause.text}")
     if conditions.get("Ready", {}).get("status") == "True":
         return PodPhase.READY, _NO_CAUSE
@@ -227,23 +235,30 @@ _NEVER_RAN = "1970-"
 _NO_ACCESS = re.compile(r"GatedRepo|gated repo|RepositoryNotFound|(401|403) Client Error|is restricted", re.IGNORECASE)
 """What the model hub's client prints last where the token may not read the model."""
 
-_PULL = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "RegistryUnavailable")
+_PULL = (
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "ImageInspectError",
+    "SignatureValidationFailed",
+)
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*"(: \w+: )?')
 """What the kubelet puts before the cause while it pauses between two tries."""
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError")
 
 
-def _first_trouble(containers: Sequence[Mapping[str, Any]], *, since: str | None, at_start: float) -> _Cause | None:
+def _first_trouble(containers: Sequence[Mapping[str, Any]], *, since: str | None) -> _Cause | None:
     """The first container's that fails. ``since``: when the pod last became Ready or lost it."""
     for container in containers:
         state, restarts = container.get("state") or {}, container.get("restartCount", 0)
         if (trouble := _waiting_trouble(container, state.get("waiting") or {})) is not None:
             return trouble
         if (ended := state.get("terminated")) is not None:
-            return _crash(container, ended, loop=restarts > 0 and _at_its_start(ended, at_start))
+            return _crash(container, ended, loop=restarts > 0 and _at_its_start(ended, since))
         last = (container.get("lastState") or {}).get("terminated") or {}
         between = restarts >= LOOP_RESTARTS and not container.get("ready") and not _was_ready(container, since)
-        if between and _at_its_start(last, at_start):
+        if between and _at_its_start(last, since):
             return _crash(container, last, loop=True)
     return None
 
@@ -259,19 +274,22 @@ def _waiting_trouble(container: Mapping[str, Any], waiting: Mapping[str, Any]) -
     if why in _CONFIG:
         remedy = "create it, or correct the name in the spec"
         return _Cause(ConditionReason.CONTAINER_CONFIG, f"container {name}: {said}; {remedy}")
-    if why == "CrashLoopBackOff":
-        return _crash(container, (container.get("lastState") or {}).get("terminated") or {}, loop=True)
+    if why in ("CrashLoopBackOff", "RunContainerError"):
+        loop = why == "CrashLoopBackOff" or container.get("restartCount", 0) > 0
+        return _crash(container, (container.get("lastState") or {}).get("terminated") or {}, loop=loop)
     return None
 
 
-def _at_its_start(ended: Mapping[str, Any], at_start: float) -> bool:
-    """Whether a run was over within the time that a start may take. One of which nothing is known was no start: its
-    node went away."""
+def _at_its_start(ended: Mapping[str, Any], since: str | None) -> bool:
+    """Whether a run was over before its pod was Ready, however long it loaded, or soon after. One of which nothing is
+    known was no start: its node went away."""
     began, over = ended.get("startedAt"), ended.get("finishedAt")
     if not began or not over:
         return False
+    if began.startswith(_NEVER_RAN) or (since and not _ready_in(ended, since)):
+        return True
     ran = datetime.fromisoformat(over) - datetime.fromisoformat(began)
-    return began.startswith(_NEVER_RAN) or ran.total_seconds() < at_start
+    return ran.total_seconds() < BACK_OFF_FORGOTTEN_SECONDS
 
 
 def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, loop: bool) -> _Cause:
