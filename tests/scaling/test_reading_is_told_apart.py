@@ -1,14 +1,16 @@
 """Reading prompts is measured apart from decoding: a profile that has it too cheap makes no batch too large."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.scaling.story import CHAT, PROFILE, Story, tier
-from tierkeeper.engine.latency import Lengths, Profile
-from tierkeeper.scaling.demand import Look, look
+from tierkeeper.engine.latency import Lengths, Profile, decode_step_seconds, saturated_tpot_seconds
+from tierkeeper.scaling.demand import look
 from tierkeeper.scaling.measured import MOST_DEAR, Mean, Measured, measure
 from tierkeeper.slo.model import SignalState, Traffic
 
@@ -83,6 +85,59 @@ def test_prompts_too_short_to_tell_are_not_read_from():
     assert story.memory.knowledge.engine.reading == Mean()
 
 
+@pytest.mark.parametrize("prompt", [1155, 3000, 6000])
+def test_a_budget_that_nobody_has_set_is_taken_for_the_smallest_and_long_prompts_do_not_look_dear(prompt):
+    """An engine of the profile's shape with 2,048 tokens a step, of its own choice, that schedules a step ahead."""
+    lengths = Lengths(prompt_tokens=prompt, output_tokens=211)
+    traffic = chunked(lengths, batch=20.0, room=2048 - 20.0)
+    assert seen([traffic] * 60, lengths=lengths).shaped(PROFILE) == PROFILE
+
+
+def test_an_engine_that_stood_still_for_a_minute_has_not_shown_what_reading_costs():
+    usual = chunked(CHAT, batch=20.0, room=8192.0)
+    still = dataclasses.replace(usual, mean_prefill_seconds=30.0, mean_queue_seconds=20.0)
+    shaped = seen([*[usual] * 80, *[still] * 4, *[usual] * 20]).shaped(PROFILE)
+    assert shaped.per_prefill_token_seconds < 1.3 * PROFILE.per_prefill_token_seconds
+
+
+def chunked(lengths: Lengths, *, batch: float, room: float) -> Traffic:
+    """What one replica shows that reads its prompts in steps with ``room`` for them. See ``reading_speed``."""
+    read = PROFILE.per_prefill_token_seconds
+    step = saturated_tpot_seconds(PROFILE, batch=batch, lengths=lengths)
+    rate = batch / (lengths.output_tokens * step)
+    steps = 1.0 / (1.0 - math.exp(-room / lengths.prompt_tokens))
+    tokens = min(lengths.prompt_tokens * (1.0 + steps * rate * step), steps * room)
+    decoding = steps * decode_step_seconds(PROFILE, batch=batch, lengths=lengths)
+    prefill = decoding + read * tokens + step
+    return Traffic(
+        running=batch + rate * prefill,
+        requests_per_second=rate,
+        finished_per_second=rate,
+        prompt_tokens_per_second=rate * lengths.prompt_tokens,
+        generation_tokens_per_second=rate * lengths.output_tokens,
+        mean_prefill_seconds=prefill,
+        mean_queue_seconds=0.0,
+        mean_prompt_tokens=lengths.prompt_tokens,
+        observed_pods=1,
+    )
+
+
+def seen(shown: Sequence[Traffic], *, lengths: Lengths = CHAT, tokens: int | None = None) -> Measured:
+    """What is known after these looks, one each quarter of a minute."""
+    known = Measured()
+    for traffic in shown:
+        known = measure(
+            known,
+            traffic=traffic,
+            looks=look((), now=0.0, traffic=traffic),
+            lengths=lengths,
+            elapsed=15.0,
+            profile=PROFILE,
+            token_budget=tokens,
+        )
+    return known
+
+
 LOOKS = st.builds(
     Traffic,
     running=st.floats(0, 1e4),
@@ -99,22 +154,8 @@ LOOKS = st.builds(
 
 @given(shown=st.lists(LOOKS, max_size=8), tokens=st.none() | st.integers(1, 16_384))
 def test_whatever_is_shown_the_shape_stays_within_bounds(shown, tokens):
-    known = Measured()
-    for traffic in shown:
-        known = measure(
-            known,
-            traffic=traffic,
-            looks=look_at(traffic),
-            lengths=CHAT,
-            elapsed=15.0,
-            profile=PROFILE,
-            token_budget=tokens,
-        )
+    known = seen(shown, tokens=tokens)
     shaped = known.shaped(PROFILE)
     assert 1.0 <= shaped.per_prefill_token_seconds / PROFILE.per_prefill_token_seconds <= MOST_DEAR * (1 + 1e-9)
     assert dataclasses.replace(shaped, per_prefill_token_seconds=PROFILE.per_prefill_token_seconds) == PROFILE
     assert known.speed is None or 0.0 < known.speed < 100.0
-
-
-def look_at(traffic: Traffic) -> tuple[Look, ...]:
-    return look((), now=0.0, traffic=traffic)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tierkeeper.engine.capacity import reading_speed, speed
+from tierkeeper.engine.flags import DEFAULT_BATCHED_TOKENS
 from tierkeeper.engine.latency import Lengths, Profile
 from tierkeeper.scaling.demand import Look
 from tierkeeper.slo.model import Traffic
@@ -22,7 +23,8 @@ TRUSTED_SEQUENCES = 20.0
 READING_REQUESTS = 100.0
 
 #: Reading is believed to be at most this many times as dear beside decoding as in the profile: those of the GPUs and
-#: models that were measured lie within a factor of two.
+#: models that were measured lie within a factor of two. Nor does one look count for more: an engine that stands still
+#: for a minute shows 200 times, and would have shown too much for an hour.
 MOST_DEAR = 4.0
 
 #: No engine is this many times slower or faster than the profile (a step of half a second, or of 0.14 ms): gauges and
@@ -90,8 +92,9 @@ def measure(
     profile: Profile,
     token_budget: float | None,
 ) -> Measured:
-    """What is known after one look, ``elapsed`` seconds after the one before. ``token_budget``: of a step; None: not
-    known, taken for as large as any prompt.
+    """What is known after one look, ``elapsed`` seconds after the one before. ``token_budget``: of a step; None: the
+    engine's own, taken for the smallest that there is. Taken for a larger one, the steps of a long prompt that decode
+    beside it too would count as reading: at 3,000 tokens in steps of 2,048 it looked half as dear again.
 
     By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
     (arrivals x seconds of reading) are not among them.
@@ -106,10 +109,12 @@ def measure(
     slowness = speed(found.shaped(profile), batch=batch, lengths=lengths, step_seconds=step, prompt_rate=prompt_rate)
     if not 1.0 / MOST_SLOWNESS <= slowness <= MOST_SLOWNESS:
         return found
-    read = _read(profile, traffic, step_seconds=step, chunk_tokens=(token_budget or math.inf) - batch)
+    chunk_tokens = (token_budget or DEFAULT_BATCHED_TOKENS) - batch
+    read = _read(profile, traffic, step_seconds=step, chunk_tokens=chunk_tokens)
     shown, kv, usage = found.reading, found.kv_sequences, traffic.kv_cache_usage or 0.0
     if read is not None:
         requests = traffic.finished_per_second * elapsed
+        read = min(read, MOST_DEAR * slowness)
         shown = shown.add(read, requests, seconds=elapsed, memory=SPEED_SECONDS, least=READING_REQUESTS)
     if usage >= KV_TELLS:
         kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
