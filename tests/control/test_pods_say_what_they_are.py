@@ -147,7 +147,7 @@ def test_a_failing_pod_names_its_cause_and_what_to_check(state, reason, says):
     assert "gold-pool-abc-1" in view.message
 
 
-CRASHED = {"exitCode": 1, "message": "CUDA out of memory"}
+CRASHED = {"exitCode": 1, "message": "CUDA out of memory."}
 CRASHED |= {"startedAt": "2026-11-30T12:00:00Z", "finishedAt": "2026-11-30T12:00:20Z"}
 
 
@@ -167,7 +167,7 @@ def test_a_crash_loop_is_the_same_while_the_container_has_ended_waits_and_runs_f
     ended = only(crashing({"terminated": CRASHED}))
     assert runs == waits == ended
     assert (runs.phase, runs.reason, runs.hopeless) == (PodPhase.FAILING, ConditionReason.CRASH_LOOP, True)
-    assert "CUDA out of memory" in runs.message
+    assert "CUDA out of memory; read `kubectl logs --previous`" in runs.message
 
 
 def test_the_first_end_is_no_loop_and_the_restart_after_it_is_capacity_to_come():
@@ -195,6 +195,19 @@ def test_a_container_that_cannot_be_started_is_in_a_loop_from_its_second_try_on_
     assert "driver not loaded" in second.message
 
 
+def test_a_pod_whose_containers_the_kubelet_has_not_told_of_yet_has_not_lost_anything():
+    view = only(pod(status=running()))
+    assert (view.phase, view.lost) == (PodPhase.STARTING, False)
+
+
+def test_an_end_of_which_the_kubelet_knows_nothing_is_no_failed_start():
+    """Its node was away: the container is not there any more."""
+    unknown = {"reason": "ContainerStatusUnknown", "exitCode": 137, "startedAt": None, "finishedAt": None}
+    ended = only(crashing({"terminated": unknown}, last=None))
+    assert (ended.reason, ended.hopeless) == (ConditionReason.ENGINE_EXITED, False)
+    assert only(crashing(AGAIN, last=unknown)).phase is PodPhase.STARTING
+
+
 def test_an_engine_that_served_for_a_while_and_crashed_is_in_no_loop_while_it_starts_again():
     """It was Ready from 12:01 on, and ended 20 minutes later: no start has failed."""
     served = CRASHED | {"finishedAt": "2026-11-30T12:21:00Z"}
@@ -220,6 +233,14 @@ def test_an_engine_is_judged_by_itself_and_not_by_a_sidecar_that_runs_all_the_ti
     assert only(crashing(AGAIN, beside=[mesh])).reason is ConditionReason.CRASH_LOOP
     starts = only(crashing(AGAIN, restarts=1, beside=[mesh]))
     assert (starts.phase, starts.lost) == (PodPhase.STARTING, False)
+
+
+def test_an_engine_that_is_ready_again_is_in_no_crash_loop_though_a_sidecar_keeps_its_pod_from_serving():
+    mesh = container(state={"running": {"startedAt": "2026-11-30T11:00:00Z"}})
+    ready = container(state=AGAIN, ready=True, restarts=3, last=CRASHED)
+    status = running(ready, mesh)
+    status["conditions"][1]["lastTransitionTime"] = "2026-11-30T11:59:00Z"
+    assert only(pod(status=status)).phase is PodPhase.STARTING
 
 
 def test_an_engine_that_may_not_read_its_model_says_so():

@@ -140,7 +140,7 @@ def _view(pod: Object, nudge_annotation: str) -> PodView:
         message=cause.text,
         hopeless=cause.hopeless,
         lost=_lost(status),
-        unmade=phase is PodPhase.STARTING and _unmade(status),
+        unmade=_unmade(status),
         startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
         nudged=(meta.get("annotations") or {}).get(nudge_annotation, ""),
     )

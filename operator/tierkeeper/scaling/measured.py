@@ -24,7 +24,7 @@ READING_REQUESTS = 100.0
 
 #: Reading is believed to be at most this many times as dear beside decoding as in the profile: those of the GPUs and
 #: models that were measured lie within a factor of two. Nor does one look count for more: an engine that stands still
-#: for a minute shows 200 times, and would have shown too much for an hour.
+#: for a minute shows 400 times, and would have shown too much for an hour.
 MOST_DEAR = 4.0
 
 #: No engine is this many times slower or faster than the profile (a step of half a second, or of 0.14 ms): gauges and
