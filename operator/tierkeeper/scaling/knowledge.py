@@ -95,6 +95,9 @@ class Knowledge:
     """Pods seen, and Ready."""
     even_since: float | None = None
     """Since when those have been the same, without a break."""
+    limits: tuple[int, int | None] | None = None
+    """Cap and token budget as they were found."""
+    limits_moved_at: float | None = None
     prompt_tokens: Mean = Mean()
     output_tokens: Mean = Mean()
     slowness: Mean = Mean()
@@ -266,7 +269,11 @@ def learn(
     minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    arriving = demand.demand(looks, minutes, rate=rate, work=work)
+    limits, moved_at = (pool.current.max_num_seqs, pool.current.max_num_batched_tokens), knowledge.limits_moved_at
+    if knowledge.limits not in (None, limits):
+        moved_at = now
+    steady = moved_at is None or now - moved_at >= demand.STEADY_SECONDS
+    arriving = demand.demand(looks, minutes, rate=rate, work=work, steady=steady)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = evolve(
         knowledge,
@@ -275,6 +282,8 @@ def learn(
         at=now,
         pods=pods,
         even_since=even_since,
+        limits=limits,
+        limits_moved_at=moved_at,
         looks=looks,
         minutes=minutes,
         demand=arriving,
