@@ -243,7 +243,7 @@ def _tune(ctx: Context, plan: Plan) -> Proposal | None:
 
     Not even a frozen budget forbids it: the replicas are planned for the right limits, and wrong ones spend the rest.
     """
-    if not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
+    if plan.opened or not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
         return None
     now, tpot_room = ctx.current, has_room(ctx.assessment.tpot)
     levers = Levers(now.replicas, _tuned_cap(ctx, plan, tpot_room), _tuned_tokens(ctx, plan, tpot_room))
