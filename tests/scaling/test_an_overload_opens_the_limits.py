@@ -91,11 +91,12 @@ def test_a_step_beyond_what_can_be_served_opens_the_limits_works_the_backlog_off
 
 
 def test_a_queue_of_one_look_opens_nothing():
-    """Two hundred requests at once; before they have waited for ten seconds nobody knows whether it goes on."""
+    """Before a queue has stood for ten seconds nobody knows whether it goes on."""
     story = Flood()
     story.arrive(17.0, 240)
-    story.arrive(200.0, TICK)
-    story.arrive(17.0, TICK)
+    story.arrive(70.0, 2 * TICK)
+    assert story.waits > 1.5 * 17.0
+    story.arrive(0.0, TICK)
     assert story.caps == []
 
 
