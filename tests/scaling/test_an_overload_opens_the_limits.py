@@ -94,10 +94,12 @@ def test_a_queue_of_one_look_opens_nothing():
     """Before a queue has stood for ten seconds nobody knows whether it goes on."""
     story = Flood()
     story.arrive(17.0, 240)
-    story.arrive(70.0, 2 * TICK)
-    assert story.waits > 1.5 * 17.0
-    story.arrive(0.0, TICK)
+    for waiting in (200.0, 400.0):
+        decision = story.serves(1e6, waiting=waiting).tick()
+    assert decision.inputs["arrivalsPerSecond"] > 40
     assert story.caps == []
+    story.serves(1e6, waiting=600.0).tick()
+    assert story.caps == [164]
 
 
 def test_replicas_are_asked_for_no_later_for_it():
