@@ -102,6 +102,15 @@ def test_a_queue_of_one_look_opens_nothing():
     assert story.caps == [164]
 
 
+@pytest.mark.parametrize(("cap", "leaps"), [(112, True), (28, True), (80, False), (40, False)])
+def test_a_cap_that_leaps_is_noted_and_one_that_is_tuned_is_not(cap, leaps):
+    story = Flood()
+    story.arrive(17.0, 2 * TICK)
+    story.levers = dataclasses.replace(story.levers, max_num_seqs=cap)
+    story.serves(17.0).tick()
+    assert (story.memory.knowledge.cap_leapt_at is not None) is leaps
+
+
 def test_replicas_are_asked_for_no_later_for_it():
     bounded = flooded(seqs=(8, 56))
     assert bounded.caps == []

@@ -108,7 +108,7 @@ def test_a_step_is_seen_in_the_gauges_before_the_minute_shows_it():
     assert seen(minutes(*[20] * 6), rate=25.0).settled is None
 
 
-def test_what_finishes_soon_after_the_limits_moved_is_no_step():
+def test_what_finishes_soon_after_a_leap_of_the_cap_is_no_step():
     """A larger batch first reads all its prompts. When those 15 s without an end leave the minute, 30/s become 34."""
     looks = gauges(600, 610, 620, finished=(30, 30, 34))
     before = minutes(*[32] * 6)

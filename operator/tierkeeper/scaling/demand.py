@@ -34,8 +34,8 @@ LOOK_BACK_SECONDS, SCRAPE_SECONDS = 30.0, 15.0
 #: The rates of ``Traffic`` look back over the shortest window.
 RATE_SECONDS = 60.0
 
-#: So long after a move of the live limits what finishes tells of the move: a minute, half of one in which sequences
-#: that began together end together, and the two scrapes that are compared.
+#: So long after a leap of the cap what finishes tells of the leap: a minute, half of one in which sequences that began
+#: together end together, and the two scrapes that are compared.
 STEADY_SECONDS = 120.0
 
 #: Looks and minutes that are kept.
@@ -156,7 +156,7 @@ def minute_over(minutes: Minutes, *, now: float, rate: float, work: float) -> Mi
 
 def demand(looks: Sequence[Look], minutes: Minutes, *, rate: float, work: float, steady: bool = True) -> Demand:
     """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs;
-    ``steady``: the live limits have been the same for STEADY_SECONDS."""
+    ``steady``: the cap has made no leap for STEADY_SECONDS."""
     bunching = minutes.bunching
     settled, counted = _level(minutes, rate, bunching)
     level = settled
@@ -218,8 +218,8 @@ def _jumps(looks: Sequence[Look], *, steady: bool) -> list[tuple[float, float]]:
     A rate looks back a minute, so what finished in the last 15 s is told by how much it moved: 20/s that have become 23
     are 20 + 3 * 60 / 15 = 32, if nothing changed in the 15 s that left the minute meanwhile. Where no queue grows, what
     finishes faster than before comes from a backlog, and counts for no more than the minute says. No more does it soon
-    after the limits moved (not ``steady``): a larger batch first stands still over its prompts, and when that leaves
-    the minute, 40/s that arrive look like 58.
+    after a leap of the cap (not ``steady``): a batch three times as large first stands still over its prompts, and when
+    that leaves the minute, 40/s that arrive look like 58.
     """
     if not looks:
         return []

@@ -47,6 +47,9 @@ MOST_SLOWNESS = 60.0
 #: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
 KV_TELLS = 0.25
 
+#: A cap that is moved by this factor lets in, or holds back, as many requests at once as the pool runs.
+LEAP = 2.0
+
 #: The belief is weighed once a minute, by that minute's own misses, against the highest strain of three minutes:
 #: a queue outlives the load that made it.
 WEIGH_SECONDS = 60.0
@@ -95,9 +98,10 @@ class Knowledge:
     """Pods seen, and Ready."""
     even_since: float | None = None
     """Since when those have been the same, without a break."""
-    limits: tuple[int, int | None] | None = None
-    """Cap and token budget as they were found."""
-    limits_moved_at: float | None = None
+    cap: int | None = None
+    """max-num-seqs as it was found."""
+    cap_leapt_at: float | None = None
+    """The last time that it was found twice as large as before, or half."""
     prompt_tokens: Mean = Mean()
     output_tokens: Mean = Mean()
     slowness: Mean = Mean()
@@ -269,10 +273,10 @@ def learn(
     minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    limits, moved_at = (pool.current.max_num_seqs, pool.current.max_num_batched_tokens), knowledge.limits_moved_at
-    if knowledge.limits not in (None, limits):
-        moved_at = now
-    steady = moved_at is None or now - moved_at >= demand.STEADY_SECONDS
+    cap, leapt_at = pool.current.max_num_seqs, knowledge.cap_leapt_at
+    if knowledge.cap is not None and max(cap, knowledge.cap) >= LEAP * min(cap, knowledge.cap):
+        leapt_at = now
+    steady = leapt_at is None or now - leapt_at >= demand.STEADY_SECONDS
     arriving = demand.demand(looks, minutes, rate=rate, work=work, steady=steady)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = evolve(
@@ -282,8 +286,8 @@ def learn(
         at=now,
         pods=pods,
         even_since=even_since,
-        limits=limits,
-        limits_moved_at=moved_at,
+        cap=cap,
+        cap_leapt_at=leapt_at,
         looks=looks,
         minutes=minutes,
         demand=arriving,
