@@ -35,8 +35,8 @@ def license_of(name: str) -> str:
     """The licence that an installed distribution declares. Raises ValueError where it declares none."""
     metadata = importlib.metadata.metadata(name)
     fields: list[str] = [*metadata.get_all("License-Expression", []), *metadata.get_all("License", [])]
-    classifiers = [c.rsplit(" :: ", 1)[-1] for c in metadata.get_all("Classifier", []) if c.startswith("License ::")]
-    for declared in (*fields, *classifiers):
+    classifiers: list[str] = metadata.get_all("Classifier", [])
+    for declared in (*fields, *(c.rsplit(" :: ", 1)[-1] for c in classifiers if c.startswith("License ::"))):
         if declared:
             return _SPELLINGS.get(declared, declared)
     raise ValueError(f"{name} declares no licence: read its files, and drop it where there is none")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 
@@ -133,14 +134,11 @@ def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = 
     for number, tier in enumerate(scenario.tiers):
         choices = list(dict.fromkeys((best_limits(tier), start_limits(tier))))
 
-        def told(share: float, before: int, done: int = number, of: int = len(choices)) -> None:
+        def told(before: int, share: float, done: int = number, of: int = len(choices)) -> None:
             if progress is not None:
                 progress((done + (before + share) / of) / len(scenario.tiers))
 
-        found = [
-            _oracle(scenario, tier, limits, seed, lambda share, before=before: told(share, before))
-            for before, limits in enumerate(choices)
-        ]
+        found = [_oracle(scenario, tier, limits, seed, partial(told, before)) for before, limits in enumerate(choices)]
         rows[tier.spec.key.name] = min(found, key=lambda row: (not row["kept"], _cost(row)))
     return pooled(rows)
 

@@ -92,16 +92,20 @@ class Replayed:
 
 def published(path: Path = TABLE) -> list[Published]:
     """The table's rows; those short of KV cache left out."""
-    numbers = ("gpus", "prompt", "batch", "output", "runs")
-    seconds = ("prompt_seconds", "token_seconds", "total_seconds")
     with path.open(newline="", encoding="utf-8") as file:
         found = [
             Published(
                 source=row["source"],
                 model=row["model"],
                 gpu=row["gpu"],
-                **{name: int(row[name]) for name in numbers},
-                **{name: float(row[name]) for name in seconds},
+                gpus=int(row["gpus"]),
+                prompt=int(row["prompt"]),
+                batch=int(row["batch"]),
+                output=int(row["output"]),
+                runs=int(row["runs"]),
+                prompt_seconds=float(row["prompt_seconds"]),
+                token_seconds=float(row["token_seconds"]),
+                total_seconds=float(row["total_seconds"]),
             )
             for row in csv.DictReader(file)
         ]

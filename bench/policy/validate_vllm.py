@@ -82,7 +82,7 @@ BOUNDS: Mapping[str, float] = {
 }
 
 
-def figures(ttft: np.ndarray, tpot: np.ndarray) -> Figures:  # type: ignore[type-arg]
+def figures(ttft: np.ndarray, tpot: np.ndarray) -> Figures:
     """Quantiles of latencies in seconds; NaN stands for a request that has none."""
     return Figures(*(float(np.nanpercentile(values, share)) for values in (ttft, tpot) for share in (50, 99)))
 

@@ -12,6 +12,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.legend import Legend
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -64,10 +65,13 @@ def draw(
     plt.close(figure)
 
 
-def _extent(artist: Any, axes: Axes) -> Bbox:
+def _extent(artist: Artist, axes: Axes) -> Bbox:
     """Where something is drawn, in fractions of the page."""
     figure = axes.get_figure(root=True)
-    return artist.get_tightbbox(figure.canvas.get_renderer()).transformed(figure.transFigure.inverted())
+    box = artist.get_tightbbox()
+    assert figure is not None
+    assert box is not None
+    return Bbox(box.transformed(figure.transFigure.inverted()))
 
 
 def _widen_for_labels(axes: Axes, left: float) -> None:
@@ -176,7 +180,7 @@ def _legend(axes: Axes, columns: int = LEGEND_COLUMNS) -> Legend | None:
     handles, names = axes.get_legend_handles_labels()
     if not any(names):
         return None
-    place = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.1), "ncols": columns}
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.1), "ncols": columns}
     return axes.legend(handles[:12], names[:12], fontsize=7, frameon=False, labelcolor=QUIET, handlelength=1.2, **place)
 
 

@@ -116,4 +116,4 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
     if report.when == "call" and report.failed:  # type: ignore[attr-defined]
         item.failed = True  # type: ignore[attr-defined]
-    return report  # type: ignore[return-value]
+    return report

@@ -40,7 +40,7 @@ ROUNDS = 2
 POINTS = 0.5
 
 
-def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_a_point(kit: Kit):
+def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_a_point(kit: Kit) -> None:
     slo = {"objectivePercent": 99, "ttftMilliseconds": TTFT_MS, "tpotMilliseconds": TPOT_MS}
     name = f"gold-{os.getpid()}"  # a tier that Prometheus has not heard of: an earlier run may be minutes ago
     wanted = changed(tier(name, slo=slo), "spec.scaling.mode", "Fixed")

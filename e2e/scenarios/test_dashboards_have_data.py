@@ -52,7 +52,7 @@ def sending(kit: Kit, folder: Path, *phases: Mapping[str, float]) -> Iterator[No
     """Load on the tier for these phases, or until the end of the block."""
     plan = folder / "plan.json"
     plan.write_text(json.dumps([{"name": "shown", "url": kit.url("shown"), "model": "shown", "phases": phases}]))
-    command = [sys.executable, "-m", "e2e.load", "replay", "--trace", EXCERPT, "--plan", plan]
+    command = [sys.executable, "-m", "e2e.load", "replay", "--trace", str(EXCERPT), "--plan", str(plan)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT) as sender:
         try:
             yield

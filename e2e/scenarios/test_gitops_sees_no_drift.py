@@ -95,7 +95,7 @@ def gitops(kit: Kit) -> Iterator[GitOps]:
     threads[0].join(timeout=60)
 
 
-def test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales(gitops: GitOps):
+def test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales(gitops: GitOps) -> None:
     kit = gitops.kit
     time.sleep(max(0.0, gitops.began + SECONDS - time.time()))
     gitops.stop()

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,9 @@ class Asking:
         self._url, self._body = f"{url}/v1/completions", {"model": model, "prompt": "hello", "max_tokens": 2}
         self._stop = threading.Event()
 
+    def has_answered(self, times: int) -> bool:
+        return len(self.answers) >= times
+
     def ask(self) -> None:
         while not self._stop.wait(0.5):
             try:
@@ -166,6 +170,10 @@ def columns(crd: Object) -> list[str]:
 
 def served_columns(cluster: Cluster) -> list[str]:
     return columns(json.loads(cluster.kubectl("get", CRD, "-o", "json")))
+
+
+def limited(kit: Kit, name: str, *, to: str) -> bool:
+    return bool(kit.get("configmap", f"{name}-pool-limit")["data"]["max-num-seqs"] == to)
 
 
 def names_of(cluster: Cluster, kinds: str, *where: str) -> set[str]:
@@ -254,7 +262,7 @@ def roll_back_and_uninstall(kit: Kit, *, helm: int) -> None:
 
 def test_tiers_and_pools_serve_through_the_whole_life_of_a_release_by_helm_4_and_by_helm_3(
     kit: Kit, release: dict[str, Any], previous_chart: Path, monitoring_api: None
-):
+) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     pods = {pod["metadata"]["uid"] for pod in kit.pods("gold")}
@@ -264,17 +272,17 @@ def test_tiers_and_pools_serve_through_the_whole_life_of_a_release_by_helm_4_and
             remove(kit, helm=helm)
             install_and_upgrade(kit, release, previous_chart, helm=helm)
             kit.apply(changed(tier("gold"), "spec.engine.maxNumSeqs", int(cap)))
-            kit.until("the cap", lambda cap=cap: kit.get("configmap", "gold-pool-limit")["data"]["max-num-seqs"] == cap)
+            kit.until("the cap", partial(limited, kit, "gold", to=cap))
             roll_back_and_uninstall(kit, helm=helm)
             asked = len(client.answers)
-            kit.until("two answers without an operator", lambda asked=asked: len(client.answers) >= asked + 2)
+            kit.until("two answers without an operator", partial(client.has_answered, asked + 2))
     print(f"{len(client.answers)} requests, answered {sorted(set(client.answers))}")
     assert set(client.answers) == {200}
     assert {pod["metadata"]["uid"] for pod in kit.pods("gold")} == pods
     assert kit.condition("gold", "Ready")["status"] == "True"
 
 
-def test_a_namespaced_release_asks_for_nothing_outside_its_namespaces(kit: Kit, release: dict[str, Any]):
+def test_a_namespaced_release_asks_for_nothing_outside_its_namespaces(kit: Kit, release: dict[str, Any]) -> None:
     cluster = kit.cluster
     remove(kit, helm=4)
     since = log_time(time.time())
@@ -297,7 +305,9 @@ def test_a_namespaced_release_asks_for_nothing_outside_its_namespaces(kit: Kit, 
     assert [event for event in mine if event.get("responseStatus", {}).get("code") == 403] == []
 
 
-def test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes(kit: Kit, release: dict[str, Any]):
+def test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes(
+    kit: Kit, release: dict[str, Any]
+) -> None:
     """Nothing in it waits for an operator that goes at the same moment."""
     cluster = kit.cluster
     remove(kit, helm=4)

@@ -30,7 +30,7 @@ def roles(cluster: Cluster, values: dict[str, Any]) -> list[dict[str, Any]]:
     return [document for document in objects if (document["kind"], document["metadata"]["name"]) in bound]
 
 
-def test_nothing_is_granted_that_is_not_used_and_nothing_asked_for_that_is_not_granted(cluster: Cluster):
+def test_nothing_is_granted_that_is_not_used_and_nothing_asked_for_that_is_not_granted(cluster: Cluster) -> None:
     shapes = [values for values in CASES.values() if not values or values.keys() & SHAPING]
     rights = granted(role for values in shapes for role in roles(cluster, values))
     with cluster.audit_log.open(encoding="utf-8") as lines:

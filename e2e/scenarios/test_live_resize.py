@@ -23,7 +23,7 @@ def gauge(pod: Object, name: str) -> float:
     return next(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
 
 
-def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_stream(kit: Kit):
+def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_stream(kit: Kit) -> None:
     wanted = changed(tier("gold"), "spec.scaling.replicas", {"min": 2, "max": 2})
     wanted = changed(wanted, "spec.scaling.mode", "Fixed")
     kit.apply(wanted)
@@ -59,7 +59,7 @@ def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_strea
     assert all(c["restartCount"] == 0 for pod in kit.pods("gold") for c in pod["status"]["containerStatuses"])
 
 
-def test_an_unknown_engine_version_takes_the_restart_path_and_status_says_so(kit: Kit):
+def test_an_unknown_engine_version_takes_the_restart_path_and_status_says_so(kit: Kit) -> None:
     unknown = tier("gold")
     del unknown["spec"]["engine"]["version"]  # the tag "dev" does not tell
     kit.apply(unknown)

@@ -45,7 +45,7 @@ def the_table_shows_promise_and_state(kit: Kit) -> None:
     kit.kubectl("delete", "servicetier", "shown")  # the operator would make a pool of it
 
 
-def test_tiers_are_shown_and_delete_at_once_while_the_operator_is_away(kit: Kit):
+def test_tiers_are_shown_and_delete_at_once_while_the_operator_is_away(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     with operator_away(kit.cluster):

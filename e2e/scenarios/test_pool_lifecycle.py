@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from functools import partial
 from typing import Any
 
+import aiohttp
 import pytest
 
-from e2e.scenarios.kit import Kit, changed, tier
+from e2e.load import Status
+from e2e.load.client import Outcome, body, complete
+from e2e.scenarios.kit import PORT, Kit, changed, tier
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
 
@@ -17,7 +23,11 @@ def revision(kit: Kit, name: str) -> str:
     return str(annotations["deployment.kubernetes.io/revision"])
 
 
-def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit):
+def rolled(kit: Kit, name: str, *, since: str) -> bool:
+    return revision(kit, name) != since
+
+
+def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     row = kit.kubectl("get", "servicetiers", "gold")
@@ -42,7 +52,7 @@ def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit):
     kit.until("the children to be collected", lambda: not kit.list("deployments") and not kit.list("services"))
 
 
-def test_nothing_of_ours_is_on_the_users_object(kit: Kit):
+def test_nothing_of_ours_is_on_the_users_object(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     metadata = kit.get("servicetier", "gold")["metadata"]
@@ -61,7 +71,7 @@ ENGINE_CHANGES: list[tuple[str, Any, str]] = [
 ]
 
 
-def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does_not(kit: Kit):
+def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does_not(kit: Kit) -> None:
     wanted = tier("gold")
     kit.apply(wanted)
     kit.until_ready("gold")
@@ -78,14 +88,14 @@ def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does
         before = revision(kit, "gold")
         wanted = changed(wanted, path, value)
         kit.apply(wanted)
-        kit.until(f"a new template after {path}", lambda before=before: revision(kit, "gold") != before)
+        kit.until(f"a new template after {path}", partial(rolled, kit, "gold", since=before))
         container = kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]["containers"][0]
         text = " ".join([*container["args"], *(f"{e['name']}={e.get('value')}" for e in container["env"])])
         assert shown in text, path
     kit.until_ready("gold", seconds=120)
 
 
-def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit):
+def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
     patch = '{"spec":{"template":{"spec":{"enableServiceLinks":true}}}}'
@@ -104,7 +114,7 @@ def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit):
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
 
 
-def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit):
+def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit) -> None:
     foreign = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -133,9 +143,55 @@ def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit):
     assert kit.condition("good", "Stalled")["status"] == "False"
 
 
-def test_a_tier_that_was_stalled_recovers_once_its_cause_is_gone(kit: Kit):
+def test_a_tier_that_was_stalled_recovers_once_its_cause_is_gone(kit: Kit) -> None:
     kit.apply(changed(tier("gold"), "spec.model.tokenSecretRef", {"name": "late-secret", "key": "token"}))
     kit.until_condition("gold", "Stalled", "True")
     kit.kubectl("create", "secret", "generic", "late-secret", "--from-literal=token=x")
     kit.until_ready("gold")
     assert kit.condition("gold", "Stalled")["status"] == "False"
+
+
+PRE_STOP_SECONDS = 15
+"""For so long a pod that goes serves on as if nothing were; then its engine drains."""
+
+LONG_STREAM = 800
+"""Tokens; 20 s on the vLLM-shaped engine."""
+
+
+def test_r09_a_stream_that_outlasts_the_endpoint_of_its_pod_ends_normally_when_the_pool_shrinks(kit: Kit) -> None:
+    two = changed(tier("gold", rollout={"drainSeconds": 30}), "spec.scaling.mode", "Fixed")
+    two = changed(two, "spec.scaling.replicas", {"min": 2, "max": 2})
+    kit.apply(two)
+    kit.until_ready("gold")
+    streams, left_at = asyncio.run(shrunk_under_streams(kit, changed(two, "spec.scaling.replicas.min", 1)))
+    print({pod: (stream.status.value, round(stream.last_token - left_at, 1)) for pod, stream in streams.items()})
+    assert [(stream.status, stream.tokens, stream.error) for stream in streams.values()] == [
+        (Status.OK, LONG_STREAM, "")
+    ] * 2
+    (stays,) = (pod["metadata"]["name"] for pod in kit.pods("gold"))
+    (gone,) = (stream for pod, stream in streams.items() if pod != stays)
+    assert gone.last_token - left_at > PRE_STOP_SECONDS
+
+
+async def shrunk_under_streams(kit: Kit, fewer: dict[str, Any]) -> tuple[dict[str, Outcome], float]:
+    """One stream at each pod, and when the pool had one pod less."""
+    pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in kit.pods("gold")}
+    streams = {name: Outcome() for name in pods}
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session:
+        asked = [
+            complete(
+                session,
+                f"http://{address}:{PORT}",
+                body(model="gold", prompt_tokens=8, output_tokens=LONG_STREAM, number=number),
+                outcome=streams[name],
+                on_first_token=lambda _: None,
+            )
+            for number, (name, address) in enumerate(pods.items())
+        ]
+        answers = asyncio.gather(*asked)
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(kit.apply, fewer)
+        await asyncio.to_thread(kit.until, "a pod to be on its way out", lambda: len(kit.pods("gold")) == 1)
+        left_at = time.monotonic()
+        await answers
+    return streams, left_at

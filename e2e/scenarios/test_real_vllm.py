@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import operator
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -146,11 +148,11 @@ async def wait_for(probe: Callable[[], Any], wanted: Callable[[float], bool], *,
     raise AssertionError(f"still {value} after {seconds} s")
 
 
-def test_real_vllm_begins_to_load(real: Kit):
+def test_real_vllm_begins_to_load(real: Kit) -> None:
     real.until("its pod", lambda: real.pods("real"))
 
 
-def test_real_vllm_serves_as_a_tier_and_both_limits_change_live_under_load(real: Kit):
+def test_real_vllm_serves_as_a_tier_and_both_limits_change_live_under_load(real: Kit) -> None:
     real.until_ready("real", seconds=300)
     pod = real.pods("real")[0]
     url = f"http://{pod['status']['podIP']}:{PORT}"
@@ -185,7 +187,7 @@ async def resize_the_cap(kit: Kit, url: str, client: httpx.AsyncClient) -> Strea
             await apply_limits(kit, cap=cap)
             applied = await wait_for(
                 lambda: gauge(client, url, "tierkeeper_max_num_seqs_applied"),
-                lambda v, cap=cap: v == cap,
+                partial(operator.eq, cap),
                 seconds=APPLY_SECONDS,
             )
             followed = await wait_for(
@@ -214,7 +216,7 @@ async def resize_the_budget(kit: Kit, url: str, client: httpx.AsyncClient) -> St
             await apply_limits(kit, budget=budget)
             applied = await wait_for(
                 lambda: gauge(client, url, "tierkeeper_max_num_batched_tokens_applied"),
-                lambda v, budget=budget: v == budget,
+                partial(operator.eq, budget),
                 seconds=APPLY_SECONDS,
             )
             await asyncio.sleep(1)  # what was scheduled under the old budget is out

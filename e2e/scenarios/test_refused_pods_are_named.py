@@ -54,3 +54,16 @@ def test_an_engine_that_cannot_start_stalls_the_tier_with_the_last_line_of_its_l
     stalled = kit.until_condition("greedy", "Stalled", "True", reason="CrashLoopBackOff")
     print(stalled["message"])
     assert "ended with exit code 1: RuntimeError: CUDA out of memory" in stalled["message"]
+
+    kit.until("the engine to have been started for the third time, and to have ended", lambda: ends(kit, "greedy") > 2)
+    told = [event["reason"] for event in kit.events("greedy")]
+    print(told)
+    assert told.count("CrashLoopBackOff") == 1
+    assert "Cleared" not in told
+    assert kit.condition("greedy", "Stalled") == stalled
+
+
+def ends(kit: Kit, name: str) -> int:
+    """How often the engine of the tier's first pod has ended."""
+    container = kit.pods(name)[0]["status"]["containerStatuses"][0]
+    return int(container["restartCount"]) + ("running" not in container["state"])

@@ -114,7 +114,7 @@ def out_of_term(writes: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, s
     return found
 
 
-def test_the_standby_takes_over_and_two_never_write_at_once(kit: Kit, standby: None):
+def test_the_standby_takes_over_and_two_never_write_at_once(kit: Kit, standby: None) -> None:
     both_are_ready_and_one_leads(kit)
     since = audit.log_time(time.time())
     kit.apply(tier("gold"))

@@ -57,13 +57,13 @@ def seconds_at_rest(steady: Steady) -> float:
 
 
 @pytest.mark.e2e
-def test_steady_tiers_are_set_up(steady: Steady):
+def test_steady_tiers_are_set_up(steady: Steady) -> None:
     assert len(steady.kit.list("servicetiers")) == 3
 
 
 @pytest.mark.e2e
 @pytest.mark.timeout(400)
-def test_steady_tiers_come_to_rest(steady: Steady):
+def test_steady_tiers_come_to_rest(steady: Steady) -> None:
     names = ("alpha", "beta", "gamma")
     steady.kit.until_ready(*names)
     for name in names:
@@ -77,7 +77,7 @@ def test_steady_tiers_come_to_rest(steady: Steady):
 
 @pytest.mark.e2e
 @pytest.mark.timeout(STEADY_SECONDS + 200)
-def test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark(steady: Steady):
+def test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark(steady: Steady) -> None:
     kit, began = steady.kit, steady.since
     time.sleep(max(0.0, began + STEADY_SECONDS - time.time()))
     shown = [

@@ -204,11 +204,12 @@ async def test_a_server_that_always_hangs_up_is_unreachable(server, source):
 
 
 async def test_t07_queries_wait_for_a_free_slot_without_timing_out(server):
-    """Twenty queries of 250 ms, four at a time, take 1.25 s: more than the limit of one, which starts with its turn."""
-    server.answer = lambda _: Reply(body=vector(UP).body, delay=0.25)
+    """Forty-eight queries of 100 ms, four at a time, take 1.2 s: more than the limit of one, which starts with its
+    turn."""
+    server.answer = lambda _: Reply(body=vector(UP).body, delay=0.1)
     async with PrometheusSource(server.url, timeout_seconds=1.0) as source:
-        answers = await asyncio.gather(*(source.query(f"up{n}") for n in range(20)))
-    assert [len(a) for a in answers] == [1] * 20
+        answers = await asyncio.gather(*(source.query(f"up{n}") for n in range(48)))
+    assert [len(a) for a in answers] == [1] * 48
     assert server.most_at_once <= PARALLEL_QUERIES
 
 

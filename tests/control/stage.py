@@ -1,10 +1,9 @@
 """A whole operator around fakes of the outside: one cluster, one clock, one tier to play with."""
 
-import copy
 from dataclasses import dataclass, field
 
 from tests.fakes.edges import FakeClock, FakeMetrics, FakeProbe, FakeRecorder
-from tests.fakes.kube import FakeKube
+from tests.fakes.kube import FakeKube, copied
 from tierkeeper.control.reconciler import Reconciler
 from tierkeeper.control.record import Records
 from tierkeeper.control.slo_loop import Rhythm, SloLoop
@@ -38,7 +37,7 @@ TIER = {
 
 def tier(*, name="gold", namespace="llm", **spec):
     """A ServiceTier; keywords are merged into its spec one level deep."""
-    obj = copy.deepcopy(TIER)
+    obj = copied(TIER)
     obj["metadata"] |= {"name": name, "namespace": namespace}
     for part, value in spec.items():
         known = obj["spec"].get(part)
@@ -75,7 +74,7 @@ class Stage:
         self.store, self.records, self.metrics = Store(), Records(), Metrics()
         self.health = Health(self.clock, stale_seconds=60)
         for (kind, _, _), obj in self.kube.objects.items():
-            self.store.put(kind, project(kind, copy.deepcopy(obj)))
+            self.store.put(kind, project(kind, copied(obj)))
         self.store.complete = True
         self.kube.on_change = self._watch
         self.reconciler = Reconciler(

@@ -5,7 +5,6 @@ import pytest
 from tests.control.stage import GOLD, LIMIT, POOL, Stage, tier
 from tests.control.test_slo_loop import failing, running_stage, ticks
 from tests.control.test_trouble_is_named import crashed, settled, waiting
-from tests.fakes.kube import pod_status
 from tierkeeper.ports import MetricsErrorReason
 
 
@@ -69,20 +68,6 @@ async def test_a_start_that_fails_for_good_is_told_once_by_stalled(status):
     (event,) = stage.recorder.events
     assert event.type == "Warning"
     assert event.message.startswith("Stalled=True: ")
-
-
-async def test_a_crash_loop_that_goes_round_is_no_news():
-    stage = await starting()
-    ended = pod_status(ready=False)
-    ended["containerStatuses"][0] |= {"state": {"terminated": {"exitCode": 1}}, "restartCount": 1}
-    await see(stage, ended)
-    first = len(stage.recorder.events)
-    assert stage.recorder.reasons[:1] == ["EngineExited"]
-    for _ in range(3):
-        await see(stage, crashed())
-        await see(stage, ended)
-    ready = [event for event in stage.recorder.events[first:] if event.message.startswith("Ready")]
-    assert ready == []
 
 
 async def test_the_same_cause_in_other_words_is_no_news():

@@ -36,8 +36,14 @@ def running(*containers, ready=False):
 
 
 def only(*pods):
-    (view,) = take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit").pods
+    (view,) = census(*pods).pods
     return view
+
+
+def census(*pods, start_seconds=1950):
+    """Half an hour for a start and 150 s for its end, as by default."""
+    annotation = "tierkeeper.dev/limit"
+    return take_census(pods, deployment="gold-pool", nudge_annotation=annotation, start_seconds=start_seconds)
 
 
 def test_a_ready_pod_is_capacity():
@@ -63,10 +69,6 @@ def ready_after(seconds, *, restarts=0, made="12:00:00"):
     status = running(container(state={"running": {}}, ready=True, restarts=restarts), ready=True)
     status["conditions"][1]["lastTransitionTime"] = f"2026-11-30T12:{seconds // 60:02}:{seconds % 60:02}Z"
     return pod(status=status, creationTimestamp=f"2026-11-30T{made}Z")
-
-
-def census(*pods):
-    return take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
 
 
 def test_ready_pods_tell_how_long_a_start_takes():
@@ -142,15 +144,51 @@ def test_a_failing_pod_names_its_cause_and_what_to_check(state, reason, says):
     assert "gold-pool-abc-1" in view.message
 
 
-def test_a_crash_loop_is_failing_even_while_the_container_runs_for_a_moment():
-    last = {"exitCode": 1, "message": "CUDA out of memory"}
-    between = only(pod(status=running(container(state={"running": {}}, restarts=3, last=last))))
-    waiting = only(
-        pod(status=running(container(state={"waiting": {"reason": "CrashLoopBackOff"}}, restarts=3, last=last)))
-    )
-    assert between.reason is waiting.reason is ConditionReason.CRASH_LOOP
-    assert between.message == waiting.message
-    assert "CUDA out of memory" in waiting.message
+CRASHED = {"exitCode": 1, "message": "CUDA out of memory"}
+CRASHED |= {"startedAt": "2026-11-30T12:00:00Z", "finishedAt": "2026-11-30T12:00:20Z"}
+
+
+def crashing(state, *, restarts=3, last=CRASHED, ready_changed="11:59:00", beside=()):
+    """A pod of noon whose engine crashed after 20 s and was started again at 12:01."""
+    status = running(container(state=state, restarts=restarts, last=last), *beside)
+    status["conditions"][1]["lastTransitionTime"] = f"2026-11-30T{ready_changed}Z"
+    return pod(status=status)
+
+
+AGAIN = {"running": {"startedAt": "2026-11-30T12:01:00Z"}}
+
+
+def test_a_crash_loop_is_the_same_while_the_container_has_ended_waits_and_runs_for_a_moment():
+    runs = only(crashing(AGAIN))
+    waits = only(crashing({"waiting": {"reason": "CrashLoopBackOff"}}))
+    ended = only(crashing({"terminated": CRASHED}))
+    assert runs == waits == ended
+    assert (runs.phase, runs.reason, runs.hopeless) == (PodPhase.FAILING, ConditionReason.CRASH_LOOP, True)
+    assert "CUDA out of memory" in runs.message
+
+
+def test_the_first_end_is_no_loop_and_the_restart_after_it_is_capacity_to_come():
+    ended = only(crashing({"terminated": CRASHED}, restarts=0))
+    assert (ended.reason, ended.hopeless) == (ConditionReason.ENGINE_EXITED, False)
+    assert only(crashing(AGAIN, restarts=1)).phase is PodPhase.STARTING
+
+
+def test_a_container_that_could_not_be_started_never_ran_whatever_its_times_say():
+    refused = {"reason": "StartError", "exitCode": 128, "message": "exec: no such file"}
+    refused |= {"startedAt": "1970-01-01T00:00:00Z", "finishedAt": "2026-11-30T12:00:20Z"}
+    assert only(crashing(AGAIN, last=refused)).reason is ConditionReason.CRASH_LOOP
+
+
+def test_an_engine_that_crashed_long_ago_served_and_hangs_is_lost_and_in_no_crash_loop():
+    view = only(crashing(AGAIN, ready_changed="18:00:00"))
+    assert (view.phase, view.lost) == (PodPhase.STARTING, True)
+
+
+def test_an_engine_is_judged_by_itself_and_not_by_a_sidecar_that_runs_all_the_time():
+    mesh = container(state={"running": {"startedAt": "2026-11-30T11:00:00Z"}}, ready=True)
+    assert only(crashing(AGAIN, beside=[mesh])).reason is ConditionReason.CRASH_LOOP
+    starts = only(crashing(AGAIN, restarts=1, beside=[mesh]))
+    assert (starts.phase, starts.lost) == (PodPhase.STARTING, False)
 
 
 def test_an_engine_that_may_not_read_its_model_says_so():
@@ -162,8 +200,9 @@ def test_an_engine_that_may_not_read_its_model_says_so():
     assert "no access to the model; check the token of spec.model.tokenSecretRef" in view.message
 
 
-def test_an_engine_that_ended_with_code_0_and_was_restarted_has_failed_too():
-    view = only(pod(status=running(container(state={"terminated": {"exitCode": 0}}, restarts=1))))
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_an_engine_that_ended_with_code_0_has_failed_too(restarts):
+    view = only(pod(status=running(container(state={"terminated": {"exitCode": 0}}, restarts=restarts))))
     assert view.phase is PodPhase.FAILING
 
 
@@ -173,6 +212,14 @@ def test_an_init_container_that_did_its_work_at_a_later_try_is_no_failure(restar
     done = container(state={"terminated": {"exitCode": 0, "reason": "Completed"}}, ready=True, restarts=restarts)
     status = running(container(state={"running": {}}, ready=True), ready=True)
     assert only(pod(status=status | {"initContainerStatuses": [done]})).phase is PodPhase.READY
+
+
+def test_an_init_container_that_does_its_work_once_more_is_no_failure():
+    """As after each reboot of its node: it has come to a good end every time so far."""
+    well = CRASHED | {"exitCode": 0, "reason": "Completed"}
+    again = container(state={"running": {}}, restarts=3, last=well)
+    waits = container(state={"waiting": {"reason": "PodInitializing"}})
+    assert only(pod(status=running(waits) | {"initContainerStatuses": [again]})).phase is PodPhase.STARTING
 
 
 @pytest.mark.parametrize("state", [{"terminated": {"exitCode": 1}}, {"waiting": {"reason": "CrashLoopBackOff"}}])
@@ -189,17 +236,9 @@ def test_a_pod_that_a_node_rejected_is_no_replica_any_more():
 
 
 def test_a_terminating_pod_is_neither_capacity_nor_to_come():
-    census = take_census(
-        [
-            pod(
-                deletionTimestamp="2026-01-01T00:00:00Z",
-                status=running(container(state={"running": {}}, ready=True), ready=True),
-            )
-        ],
-        deployment="gold-pool",
-        nudge_annotation="x",
-    )
-    assert (census.ready, census.starting, census.failing) == (0, 0, 0)
+    served = running(container(state={"running": {}}, ready=True), ready=True)
+    going = census(pod(deletionTimestamp="2026-01-01T00:00:00Z", status=served))
+    assert (going.ready, going.starting, going.failing) == (0, 0, 0)
 
 
 def test_pods_of_another_deployment_with_the_same_labels_do_not_count():

@@ -86,7 +86,7 @@ async def test_what_exceeds_the_bound_is_counted_as_not_sent():
 async def test_rejections_are_told_from_errors():
     async with engine(max_num_queued_reqs=3) as (server, url):
         server.loop.hang(True)
-        gold = (await run(plan(url, seconds=0.5, drain_s=0.1))).targets["gold"]
+        gold = (await run(plan(url, seconds=0.5, drain_s=1))).targets["gold"]
         assert (gold.count(Status.REJECTED), gold.errors["HTTP 503"]) == (len(gold) - 3, len(gold) - 3)
 
 

@@ -1,6 +1,8 @@
 """Capacity: the worked numbers hold, more of anything moves it in one direction, and speed is what is measured."""
 
 import dataclasses
+import math
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from tierkeeper.engine.capacity import (
     batch_within,
     capacity,
     long_prompt_seconds,
+    reading_speed,
     speed,
     tail,
     token_budget,
@@ -44,6 +47,8 @@ def test_the_worked_numbers_of_the_docstrings_hold():
     shares = [beyond.usable_share(n) for n in (1, 4, 8)]
     assert shares == [pytest.approx(s, abs=0.01) for s in (0.57, 0.78, 0.85)]
     assert work_seconds(PROFILE, lengths) == pytest.approx(0.154, abs=0.001)
+    read = reading_speed(PROFILE, prefill_seconds=0.096, prompt_tokens=1155, step_seconds=0.018, prompt_rate=6000)
+    assert read == pytest.approx(0.84, abs=0.005)
 
 
 @given(lengths=LENGTHS, slowness=SPEEDS, limits=LIMITS, batch=st.floats(1, 200))
@@ -57,6 +62,42 @@ def test_the_speed_of_a_step_that_the_model_made_is_found_again(lengths, slownes
         prompt_rate=one.requests_per_second * lengths.prompt_tokens,
     )
     assert found == pytest.approx(slowness)
+
+
+@given(
+    slowness=SPEEDS,
+    dearer=st.floats(0.5, 4.0),
+    prompt=st.floats(1, 100_000),
+    busy=st.floats(0.0, 0.9),
+    chunk=st.floats(0.1, 100.0),
+)
+def test_the_speed_of_reading_is_found_in_an_engine_that_schedules_ahead_and_never_overstated(
+    slowness, dearer, prompt, busy, chunk
+):
+    """``busy``: share of the time that goes into reading; ``chunk``: room for prompts in a step, in prompts."""
+    read = slowness * dearer * PROFILE.per_prefill_token_seconds
+    decode = slowness * PROFILE.base_seconds
+    step, rate, room = decode / (1.0 - busy), busy / read, chunk * prompt
+    steps = 1.0 / (1.0 - math.exp(-chunk))
+    in_them = min(prompt + steps * rate * step, steps * room)
+    told = partial(reading_speed, PROFILE, prompt_tokens=prompt, step_seconds=step, prompt_rate=rate, chunk_tokens=room)
+    takes = steps * decode + read * in_them
+    ahead, at_once = told(prefill_seconds=takes + step), told(prefill_seconds=takes)
+    assert ahead is None or ahead == pytest.approx(slowness * dearer, rel=1e-6)
+    assert at_once is None or at_once <= slowness * dearer * (1 + 1e-9)
+    if chunk > 10 and read * prompt > 1.1 * step and rate * step < 9 * prompt:
+        assert ahead is not None
+
+
+@given(prefill=st.floats(0, 10), prompt=st.floats(0, 1e5), rate=st.floats(0, 1e5), chunk=st.floats(-64, 1e4))
+def test_reading_is_told_only_where_it_takes_most_of_the_time(prefill, prompt, rate, chunk):
+    step = 0.02
+    found = reading_speed(
+        PROFILE, prefill_seconds=prefill, prompt_tokens=prompt, step_seconds=step, prompt_rate=rate, chunk_tokens=chunk
+    )
+    if prefill < 3 * step or prompt < 1 or chunk < 1:
+        assert found is None
+    assert found is None or 0.0 < found < math.inf
 
 
 @given(lengths=LENGTHS, slowness=SPEEDS, limits=LIMITS, more=st.floats(1.0, 4.0))

@@ -158,8 +158,9 @@ class ApiServer:
         entry = (kind, selector, queue)
         self._watchers.append(entry)
         try:
-            while (event := await queue.get()) is not None:
-                await response.write(json.dumps(event).encode() + b"\n")
+            with contextlib.suppress(ConnectionError):  # who watched went
+                while (event := await queue.get()) is not None:
+                    await response.write(json.dumps(event).encode() + b"\n")
         finally:
             with contextlib.suppress(ValueError):  # it was silenced
                 self._watchers.remove(entry)

@@ -260,3 +260,16 @@ async def test_the_token_appears_in_no_event_and_no_status(server):
     assert "s3cret" not in repr(server.kube.events)
     assert "s3cret" not in repr(server.kube.objects)
     assert GOLD.name in repr(server.kube.objects)
+
+
+async def test_a_watched_namespace_that_is_deleted_ends_the_process_which_names_it(server, monkeypatch, caplog):
+    """The Role goes with its namespace, and kopf ends where one of its watchers is refused."""
+    monkeypatch.setattr("tierkeeper.handlers.watch.ERROR_BACKOFFS", (0.1,))
+    server.kube.put(tier())
+    async with operating(watch_namespaces="llm,gone") as task:
+        await until(lambda: (Kind.DEPLOYMENT, "llm", "gold-pool") in server.kube.objects)
+        server.refuse = lambda r: 403 if "/namespaces/gone/pods" in r.path else None  # one is enough
+        server.end_watches()
+        with pytest.raises(Exception, match="the test refuses this"):
+            await asyncio.wait_for(task, 10)
+    assert "/namespaces/gone/pods" in caplog.text

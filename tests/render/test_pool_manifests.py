@@ -12,7 +12,7 @@ from tests.pod_security import RESTRICTED_VOLUMES
 from tierkeeper.render.names import HASH_ANNOTATION, TEMPLATE_HASH_ANNOTATION
 from tierkeeper.render.pool import render_limit, render_pool
 from tierkeeper.scaling.model import Levers
-from tierkeeper.tier import Bounds, EnvVar, LiveResize, Model, Objective, PodOptions, Resources, TierKey
+from tierkeeper.tier import Bounds, EnvVar, LiveResize, Model, Objective, PodOptions, Resources, Rollout, TierKey
 
 GOLDEN = Path(__file__).parents[1] / "golden/manifests"
 
@@ -183,6 +183,17 @@ def test_the_grace_period_covers_pre_stop_and_drain(gold, version, drain):
     pre_stop = container(spec)["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pre_stop + engine_drain >= 15 + drain
     assert pod(spec)["terminationGracePeriodSeconds"] > pre_stop + engine_drain
+
+
+@pytest.mark.parametrize("version", [(0, 32, 0), (0, 18, 0), (0, 17, 0), None])
+def test_r09_by_default_a_stream_of_two_minutes_ends_before_its_engine_does(gold, version):
+    """It began just before its pod was to go. An engine without a drain aborts it at SIGTERM, so preStop is longer."""
+    spec = replace(gold, engine=replace(gold.engine, version=version), rollout=Rollout())
+    args, pre_stop = container(spec)["args"], container(spec)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    drain = int(args[args.index("--shutdown-timeout") + 1]) if "--shutdown-timeout" in args else 0
+    assert bool(drain) == (version in [(0, 32, 0), (0, 18, 0)])
+    assert pre_stop + drain >= 120
+    assert pod(spec)["terminationGracePeriodSeconds"] > pre_stop + drain
 
 
 @pytest.mark.parametrize("seconds", [600, 721, 1800])

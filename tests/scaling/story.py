@@ -131,23 +131,38 @@ class Story:
         return self.burns()
 
     def serves(
-        self, rate: float, *, lengths: Lengths = CHAT, slowness: float = 1.0, misses: float = 0.0, waiting: float = 0.0
+        self,
+        rate: float,
+        *,
+        lengths: Lengths = CHAT,
+        slowness: float = 1.0,
+        reading: float | None = None,
+        ahead: bool = False,
+        queued: float | None = None,
+        misses: float = 0.0,
+        waiting: float = 0.0,
     ) -> Story:
         """``rate`` requests/s as an engine of the profile's shape would show them, evenly over the ready pods.
 
         A batch of ``B`` turns over ``B / (output * step)`` requests a second; ``misses``: budgets that TTFT misses.
+        ``reading``: prompts are as many times as dear as in the profile, and their prefill time is shown; None: it is
+        not, and they are as dear. ``ahead``: the engine schedules a step ahead, which that time holds too. ``queued``:
+        seconds in the queue; None: as long as the step under way lasts, half of one, where prefill time is shown.
         """
-        pods = max(1, self.ready)
+        pods, read = max(1, self.ready), PROFILE.per_prefill_token_seconds * (reading or 1.0)
         slope = (
             PROFILE.per_sequence_seconds
             + PROFILE.per_context_token_seconds * lengths.context_tokens
-            + PROFILE.per_prefill_token_seconds * lengths.prompt_tokens / lengths.output_tokens
+            + read * lengths.prompt_tokens / lengths.output_tokens
         )
         step_rate = rate / pods * lengths.output_tokens * slowness
         batch = min(step_rate * PROFILE.base_seconds / max(1e-3, 1 - step_rate * slope), self.levers.max_num_seqs)
-        served = batch * pods / (lengths.output_tokens * slowness * (PROFILE.base_seconds + batch * slope))
+        step = slowness * (PROFILE.base_seconds + batch * slope)
+        served = batch * pods / (lengths.output_tokens * step)
+        queued = step / 2 if queued is None and reading is not None else queued
+        prefill = 0.0 if reading is None else (2 if ahead else 1) * step + slowness * read * lengths.prompt_tokens
         self.traffic = Traffic(
-            running=batch * pods,
+            running=batch * pods + served * prefill,
             waiting=waiting,
             waiting_floor=waiting,
             requests_per_second=served,
@@ -156,7 +171,8 @@ class Story:
             generation_tokens_per_second=served * lengths.output_tokens,
             mean_prompt_tokens=lengths.prompt_tokens,
             mean_output_tokens=lengths.output_tokens,
-            mean_prefill_seconds=0.0,
+            mean_prefill_seconds=prefill,
+            mean_queue_seconds=queued,
             requests_5m=served * 300,
         )
         return self.burns(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.scaling.story import CHAT, PROFILE, TICK, Story, tier
 from tests.scaling.test_guard_properties import KNOWN, Case, Dice, inside
 from tierkeeper.engine.latency import Lengths, saturated_slope_seconds, saturated_tpot_seconds
-from tierkeeper.scaling.knowledge import Knowledge, Mean, backlog, model
+from tierkeeper.scaling.knowledge import Knowledge, backlog, model
+from tierkeeper.scaling.measured import Mean, Measured
 from tierkeeper.scaling.memory import CapMark
 from tierkeeper.scaling.model import Lever, Levers, Reason
 from tierkeeper.scaling.overload import OPEN_SHARE, open_batch, overloaded
@@ -192,7 +193,8 @@ def test_a_cap_that_burned_tpot_lately_does_not_stand_in_the_way():
 def test_the_batch_stays_within_the_kv_cache_that_was_seen():
     story = Flood()
     story.arrive(17.0, 240)
-    known = dataclasses.replace(story.memory.knowledge, kv_sequences=Mean(100.0, 1.0))
+    engine = dataclasses.replace(story.memory.knowledge.engine, kv_sequences=Mean(100.0, 1.0))
+    known = dataclasses.replace(story.memory.knowledge, engine=engine)
     story.memory = dataclasses.replace(story.memory, knowledge=known)
     story.arrive(60.0, 120)
     assert max(story.caps) == 90
@@ -228,7 +230,7 @@ def test_nine_tenths_of_what_a_replica_can_do():
 def _model(lengths: Lengths = CHAT):
     spec = tier(**CHAT_TIER)
     known = Knowledge(
-        slowness=Mean(100.0, 100.0),
+        engine=Measured(slowness=Mean(100.0, 100.0)),
         prompt_tokens=Mean(lengths.prompt_tokens, 1.0),
         output_tokens=Mean(lengths.output_tokens, 1.0),
     )
@@ -265,9 +267,8 @@ def floods(*, states: tuple[SignalState, ...] = (SignalState.OK,), **spec) -> st
         made = tier(**{"replicas": dice.bounds(20), "seqs": (low, high), "tokens": tokens, "tpot": 0.04, **spec})
         assessment = dice.assessment(made, states)
         busy = dataclasses.replace(assessment.traffic, waiting=dice.amount(2000), requests_per_second=dice.amount(200))
-        known = Knowledge(
-            slowness=Mean(100.0, 100.0), kv_sequences=rng.choice([Mean(), Mean(rng.uniform(1, 400), 1.0)])
-        )
+        kv = rng.choice([Mean(), Mean(rng.uniform(1, 400), 1.0)])
+        known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0), kv_sequences=kv))
         memory = dataclasses.replace(dice.memory(made), engine=made.engine, knowledge=known, opened_at=dice.past())
         return Case(made, dataclasses.replace(assessment, traffic=busy), dice.pool(made, inside=True), memory)
 

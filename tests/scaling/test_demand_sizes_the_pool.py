@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.scaling.story import CHAT, PROFILE, Story, tier
 from tierkeeper.engine.latency import Lengths
 from tierkeeper.scaling.demand import Demand
-from tierkeeper.scaling.knowledge import Knowledge, Mean, model
+from tierkeeper.scaling.knowledge import Knowledge, model
+from tierkeeper.scaling.measured import Mean, Measured
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Lever, Levers, PoolState, Reason
 from tierkeeper.scaling.sizing import plan
@@ -165,7 +166,7 @@ def test_another_engine_has_to_show_its_speed_anew():
     story = served(17.0, replicas=4)
     story.spec = dataclasses.replace(story.spec, engine=dataclasses.replace(story.spec.engine, image="other"))
     story.tick()
-    assert story.memory.knowledge.speed is None
+    assert story.memory.knowledge.engine.speed is None
 
 
 @pytest.mark.parametrize("wrong", [8, 256])
@@ -328,7 +329,7 @@ def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):
     story = Story(tier(**CHAT_TIER), replicas=replicas)
     story.serves(rate)
     pool = PoolState(Levers(replicas, 56), ready=replicas)
-    known = Knowledge(slowness=Mean(100.0, 100.0), demand=Demand(rate, slope, 15))
+    known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0)), demand=Demand(rate, slope, 15))
     found = plan(
         spec=story.spec,
         assessment=story.assessment(),

@@ -47,9 +47,9 @@ def simulate(*arguments: object) -> int:
 def test_a_trace_becomes_a_table(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--trace", trace, "--format", "azure") == 0
     out = capsys.readouterr().out
-    assert "480 requests in 2 min; 99 % of requests within TTFT 1.50 s and TPOT 40 ms; Llama-3.1-8B on 2 x A100" in out
+    assert "480 requests in 2 min; 99% of requests within TTFT 1.50 s and TPOT 40 ms; Llama-3.1-8B on 2 x A100" in out
     assert "tierkeeper" in out
-    assert "100.00 %" in out
+    assert "100.00%" in out
 
 
 def test_json_and_report_hold_the_run(trace: Path, tmp_path: Path) -> None:

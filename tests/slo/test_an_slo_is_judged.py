@@ -65,7 +65,7 @@ def test_between_edges_the_nearest_edges_are_named():
     slo = look(pool, objective=Objective(ratio=0.99, ttft_seconds=1.5)).ttft
     assert not slo.boundary_aligned
     assert slo.nearest_aligned_seconds == (1.0, 2.5)
-    assert "between 0.5 % and 5.0 %" in slo.message
+    assert "between 0.5% and 5.0%" in slo.message
     assert "1.00 s and 2.50 s" in slo.message
 
 
@@ -80,7 +80,7 @@ def test_the_message_is_a_plain_sentence_with_the_numbers():
     pool = Pool().ttft({"1.0": 399.23, "2.5": 412.0, "40.0": 412.0, "+Inf": 412.0})
     message = look(pool).ttft.message
     assert message.startswith("TTFT P99 is 1.")
-    assert message.endswith("s against 1.00 s; 3.1 % of 412 requests in 5 min missed it; burn 3.1x.")
+    assert message.endswith("s against 1.00 s; 3.1% of 412 requests in 5 min missed it; burn 3.1x.")
 
 
 def test_budget_left_comes_from_the_counts_of_the_period():

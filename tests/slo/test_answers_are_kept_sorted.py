@@ -36,7 +36,7 @@ samples = st.builds(
     st.one_of(st.integers(0, 50).map(float), st.sampled_from([nan, inf, -inf])),
     st.integers(1, 9).map(float),
 )
-news = st.dictionaries(st.sampled_from(SIGNALS), st.lists(samples, max_size=12), max_size=4)
+news = st.dictionaries(st.sampled_from(SIGNALS), st.lists(samples, max_size=6), max_size=3)
 
 
 def told(readings):
@@ -44,7 +44,7 @@ def told(readings):
     return {key: repr((one, [one.histograms(sli, control=CONTROL) for sli in Sli])) for key, one in readings.items()}
 
 
-@given(st.lists(news, min_size=1, max_size=4))
+@given(st.lists(news, min_size=1, max_size=3))
 def test_old_answers_with_new_ones_tell_the_same_as_all_of_them_sorted_anew(snapshots):
     answers, shares = {}, {}
     for new in snapshots:

@@ -58,7 +58,7 @@ class ConditionReason(_Explained):
     # Ready, Reconciling, Stalled
     POOL_READY = "PoolReady", "All wanted replicas are Ready."
     SCALING_UP = "ScalingUp", "Enough replicas are Ready, and more are on the way."
-    POOL_DEGRADED = "PoolDegraded", "Some, not all, of the wanted replicas are Ready, and waiting may not mend it."
+    POOL_DEGRADED = "PoolDegraded", "Not all of the wanted replicas are Ready, and waiting may not mend it."
     POOL_STARTING = "PoolStarting", "Fewer replicas than the minimum are Ready; pods are starting."
     NO_READY_REPLICAS = "NoReadyReplicas", "No replica is Ready and none is starting."
     ROLLING_OUT = "RollingOut", "Pods are being replaced by pods of the new template."

@@ -181,7 +181,7 @@ def _simulate(tier: SimTier, policy: Policy, arguments: argparse.Namespace) -> R
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -37,8 +37,12 @@ class PodView:
     reason: ConditionReason | None = None
     """Why it does not serve; None while it does or is simply starting."""
     message: str = ""
+    hopeless: bool = False
+    """Waiting does not mend it: a person has to change what the message names."""
     lost: bool = False
     """It was Ready since its container started, and is not any more."""
+    unmade: bool = False
+    """It has a node and no container yet: its image is pulled, or its volumes are mounted."""
     startup_seconds: float | None = None
     """From created to Ready; None where it is not Ready, or its container has started more than once."""
     nudged: str = ""
@@ -75,6 +79,10 @@ class PodCensus:
         """Names of the pods that served and do not now, for no cause that Kubernetes names."""
         return tuple(pod.name for pod in self.of(PodPhase.STARTING) if pod.lost)
 
+    @property
+    def unmade(self) -> int:
+        return sum(pod.unmade for pod in self.of(PodPhase.STARTING))
+
     def startup_seconds(self, *, most: float) -> float | None:
         """The median start of the Ready pods; None where none tells. What took longer than ``most`` was no start: a pod
         that lost its readiness later on and has it back says when it came back. Nor was what ended before it began: the
@@ -89,14 +97,17 @@ class PodCensus:
         return next(iter(self.of(PodPhase.FAILING) + self.of(PodPhase.UNSCHEDULABLE)), None)
 
 
-def take_census(pods: Iterable[Object], *, deployment: str, nudge_annotation: str) -> PodCensus:
+def take_census(pods: Iterable[Object], *, deployment: str, nudge_annotation: str, start_seconds: float) -> PodCensus:
     """Classify the pods that the Deployment owns; others of the same labels are left out.
+
+    ``start_seconds``: the longest that a start may take before the kubelet ends it.
 
     Ownership without reading ReplicaSets: the deployment controller names a ReplicaSet ``<deployment>-<hash>`` and puts
     the same hash into the pod's ``pod-template-hash`` label.
     """
     mine = [pod for pod in pods if _owned_by(pod, deployment)]
-    views = (_view(pod, nudge_annotation) for pod in mine)
+    at_start = max(start_seconds, BACK_OFF_FORGOTTEN_SECONDS)
+    views = (_view(pod, nudge_annotation, at_start) for pod in mine)
     return PodCensus(tuple(sorted(views, key=lambda view: view.name)))
 
 
@@ -109,16 +120,30 @@ def _owned_by(pod: Object, deployment: str) -> bool:
     )
 
 
-def _view(pod: Object, nudge_annotation: str) -> PodView:
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """Why a pod does not serve."""
+
+    reason: ConditionReason | None
+    text: str
+    hopeless: bool = True
+
+
+_NO_CAUSE = _Cause(None, "", hopeless=False)
+
+
+def _view(pod: Object, nudge_annotation: str, at_start: float) -> PodView:
     meta, status = pod["metadata"], pod.get("status") or {}
-    phase, reason, message = _classify(meta, status)
+    phase, cause = _classify(meta, status, at_start)
     return PodView(
         name=meta["name"],
         phase=phase,
         ip=status.get("podIP"),
-        reason=reason,
-        message=message,
+        reason=cause.reason,
+        message=cause.text,
+        hopeless=cause.hopeless,
         lost=_lost(status),
+        unmade=phase is PodPhase.STARTING and _unmade(status),
         startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
         nudged=(meta.get("annotations") or {}).get(nudge_annotation, ""),
     )
@@ -137,93 +162,127 @@ def _ready_changed_at(status: Mapping[str, Any]) -> str | None:
 
 
 def _lost(status: Mapping[str, Any]) -> bool:
-    """A pod is made not Ready before its container starts: not Ready since a later time means that it was in between.
+    containers, since = status.get("containerStatuses") or (), _ready_changed_at(status)
+    return bool(containers) and all(_was_ready(one, since) for one in containers)
+
+
+def _unmade(status: Mapping[str, Any]) -> bool:
+    waiting = [(one.get("state") or {}).get("waiting") or {} for one in status.get("containerStatuses") or ()]
+    return any(one.get("reason") in ("ContainerCreating", "PodInitializing") for one in waiting)
+
+
+def _was_ready(container: Mapping[str, Any], since: str | None) -> bool:
+    """Whether its pod has been Ready since it started: a pod is made not Ready before its container starts, so one that
+    is not Ready since a later time was in between.
 
     Times are RFC 3339 in UTC and whole seconds, which compare as text.
     """
-    since = _ready_changed_at(status)
-    running = [(one.get("state") or {}).get("running") or {} for one in status.get("containerStatuses") or ()]
-    return any(since and one.get("startedAt") and one["startedAt"] < since for one in running)
+    began = ((container.get("state") or {}).get("running") or {}).get("startedAt")
+    return bool(since and began and began < since)
 
 
-_Verdict = tuple[PodPhase, ConditionReason | None, str]
-
-
-def _classify(meta: Mapping[str, Any], status: Mapping[str, Any]) -> _Verdict:
+def _classify(meta: Mapping[str, Any], status: Mapping[str, Any], at_start: float) -> tuple[PodPhase, _Cause]:
     if meta.get("deletionTimestamp"):
-        return PodPhase.TERMINATING, None, ""
+        return PodPhase.TERMINATING, _NO_CAUSE
     if status.get("phase") in ("Failed", "Succeeded"):
-        return _ended(meta, status)
+        return PodPhase.GONE, _Cause(None, _ended(meta, status), hopeless=False)
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     first = [one for one in status.get("initContainerStatuses") or () if not _done(one)]
     containers = [*first, *(status.get("containerStatuses") or ())]
-    if (trouble := _first_trouble(containers)) is not None:
-        reason, text = trouble
-        return PodPhase.FAILING, reason, f"pod {meta['name']}: {text}"
+    if (cause := _first_trouble(containers, since=_ready_changed_at(status), at_start=at_start)) is not None:
+        return PodPhase.FAILING, replace(cause, text=f"pod {meta['name']}: {cause.text}")
     if conditions.get("Ready", {}).get("status") == "True":
-        return PodPhase.READY, None, ""
+        return PodPhase.READY, _NO_CAUSE
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        return PodPhase.UNSCHEDULABLE, ConditionReason.UNSCHEDULABLE, str(scheduled.get("message", ""))
-    return PodPhase.STARTING, None, ""
+        said = str(scheduled.get("message", ""))
+        return PodPhase.UNSCHEDULABLE, _Cause(ConditionReason.UNSCHEDULABLE, said, hopeless=False)
+    return PodPhase.STARTING, _NO_CAUSE
 
 
 def _done(init: Mapping[str, Any]) -> bool:
     """An init container (a webhook's: ours has none) has done its work, be it at a second try or once more after its
     node was started anew. An engine, in contrast, never ends well."""
-    ended = (init.get("state") or {}).get("terminated")
+    state, last = init.get("state") or {}, init.get("lastState") or {}
+    ended = (last if "running" in state else state).get("terminated")
     return ended is not None and ended.get("exitCode") == 0
 
 
-def _ended(meta: Mapping[str, Any], status: Mapping[str, Any]) -> _Verdict:
+def _ended(meta: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     """A pod that has ended and is not started again. Its ReplicaSet has replaced it: it is no replica any more."""
     why = status.get("reason") or status.get("phase", "")
-    text = f"pod {meta['name']} ended: {why} {status.get('message', '')}".strip()
-    return PodPhase.GONE, None, text
+    return f"pod {meta['name']} ended: {why} {status.get('message', '')}".strip()
 
 
-CRASHES = 2
-"""Restarts from which a pod that is not Ready counts as failing between two crashes too, or its state would flicker."""
+BACK_OFF_FORGOTTEN_SECONDS = 600.0
+"""A container that ran for so long is started at once when it ends: twice the kubelet's longest pause."""
+
+LOOP_RESTARTS = 2
+"""Restarts from which a container that runs and is not Ready is between two crashes. The kubelet starts it at once
+after its first end and makes the first pause, ``CrashLoopBackOff``, after the second: what runs then is restart 2."""
+
+_NEVER_RAN = "1970-"
+"""A container that could not be started (StartError) began at the epoch."""
 
 _NO_ACCESS = re.compile(r"GatedRepo|gated repo|RepositoryNotFound|(401|403) Client Error|is restricted", re.IGNORECASE)
 """What the model hub's client prints last where the token may not read the model."""
 
 _PULL = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "RegistryUnavailable")
+_BACK_OFF = re.compile(r'Back-off pulling image "[^"]*"(: \w+: )?')
+"""What the kubelet puts before the cause while it pauses between two tries."""
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError")
 
 
-def _first_trouble(containers: Sequence[Mapping[str, Any]]) -> tuple[ConditionReason, str] | None:
+def _first_trouble(containers: Sequence[Mapping[str, Any]], *, since: str | None, at_start: float) -> _Cause | None:
+    """The first container's that fails. ``since``: when the pod last became Ready or lost it."""
     for container in containers:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if (trouble := _waiting_trouble(container, waiting)) is not None:
+        state, restarts = container.get("state") or {}, container.get("restartCount", 0)
+        if (trouble := _waiting_trouble(container, state.get("waiting") or {})) is not None:
             return trouble
-        ended = (container.get("state") or {}).get("terminated")
-        if ended is not None and (container.get("restartCount", 0) > 0 or ended.get("exitCode", 0) != 0):
-            return _exit_reason(ended), f"container {container['name']} {_exit_text(ended)}"
-        if not container.get("ready") and container.get("restartCount", 0) >= CRASHES:
-            return _crash(container)
+        if (ended := state.get("terminated")) is not None:
+            return _crash(container, ended, loop=restarts > 0 and _at_its_start(ended, at_start))
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        between = restarts >= LOOP_RESTARTS and not container.get("ready") and not _was_ready(container, since)
+        if between and _at_its_start(last, at_start):
+            return _crash(container, last, loop=True)
     return None
 
 
-def _waiting_trouble(container: Mapping[str, Any], waiting: Mapping[str, Any]) -> tuple[ConditionReason, str] | None:
+def _waiting_trouble(container: Mapping[str, Any], waiting: Mapping[str, Any]) -> _Cause | None:
     why, said, name = waiting.get("reason", ""), waiting.get("message", ""), container["name"]
-    if why in _PULL:
-        return ConditionReason.IMAGE_PULL, (
-            f"container {name}: {why}: {said or container.get('image', '')}; "
-            "check spec.engine.image and spec.pod.imagePullSecrets"
-        )
+    if why in _PULL:  # said in the same words while the kubelet tries and while it pauses
+        cause = _BACK_OFF.sub("", said) or f"cannot pull {container.get('image', '')}"
+        remedy = "check spec.engine.image and spec.pod.imagePullSecrets"
+        return _Cause(ConditionReason.IMAGE_PULL, f"container {name}: {cause}; {remedy}")
     if why == "InvalidImageName":
-        return ConditionReason.INVALID_IMAGE, f"container {name}: {said}; correct spec.engine.image"
+        return _Cause(ConditionReason.INVALID_IMAGE, f"container {name}: {said}; correct spec.engine.image")
     if why in _CONFIG:
-        return ConditionReason.CONTAINER_CONFIG, f"container {name}: {said}; create it, or correct the name in the spec"
-    return _crash(container) if why == "CrashLoopBackOff" else None
+        remedy = "create it, or correct the name in the spec"
+        return _Cause(ConditionReason.CONTAINER_CONFIG, f"container {name}: {said}; {remedy}")
+    if why == "CrashLoopBackOff":
+        return _crash(container, (container.get("lastState") or {}).get("terminated") or {}, loop=True)
+    return None
 
 
-def _crash(container: Mapping[str, Any]) -> tuple[ConditionReason, str]:
-    last = (container.get("lastState") or {}).get("terminated") or {}
-    reason = _exit_reason(last)
-    loop = reason if reason is ConditionReason.OUT_OF_MEMORY else ConditionReason.CRASH_LOOP
-    return loop, f"container {container['name']} {_exit_text(last).rstrip('.')}; read `kubectl logs --previous`"
+def _at_its_start(ended: Mapping[str, Any], at_start: float) -> bool:
+    """Whether a run was over within the time that a start may take. One of which nothing is known was no start: its
+    node went away."""
+    began, over = ended.get("startedAt"), ended.get("finishedAt")
+    if not began or not over:
+        return False
+    ran = datetime.fromisoformat(over) - datetime.fromisoformat(began)
+    return began.startswith(_NEVER_RAN) or ran.total_seconds() < at_start
+
+
+def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, loop: bool) -> _Cause:
+    """An end, and whether it is one of a row. In a row the words are the same while the container has just ended,
+    waits for its next try, and runs for a moment: what is said of it does not flicker."""
+    reason = _exit_reason(ended)
+    if loop and reason is not ConditionReason.OUT_OF_MEMORY:
+        reason = ConditionReason.CRASH_LOOP
+    more = "; read `kubectl logs --previous`" if loop else ""
+    text = f"container {container['name']} {_exit_text(ended).rstrip('.')}{more}"
+    return _Cause(reason, text, hopeless=loop)
 
 
 def _exit_reason(ended: Mapping[str, Any]) -> ConditionReason:

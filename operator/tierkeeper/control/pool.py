@@ -12,6 +12,7 @@ from tierkeeper.engine.flags import live_resize
 from tierkeeper.engine.limits import NUDGE_ANNOTATION, parse_limits
 from tierkeeper.ports import Object
 from tierkeeper.render.names import START_ANNOTATION
+from tierkeeper.render.pod import termination_seconds
 from tierkeeper.render.pool import start_value
 from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers, PoolState
@@ -94,7 +95,12 @@ def view_pool(
             max_num_batched_tokens=tokens,
         ),
         start_moved=_start_moved(spec, limits),
-        census=take_census(pods, deployment=spec.pool_name, nudge_annotation=NUDGE_ANNOTATION),
+        census=take_census(
+            pods,
+            deployment=spec.pool_name,
+            nudge_annotation=NUDGE_ANNOTATION,
+            start_seconds=float(spec.rollout.startup_seconds + termination_seconds(spec)),
+        ),
         rolling_out=_rolling_out(status, rollout_generation),
         stuck=_stuck(conditions.get("Progressing", {})),
         quota=refused if quota else "",

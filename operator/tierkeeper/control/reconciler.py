@@ -16,7 +16,7 @@ from tierkeeper.control import announce
 from tierkeeper.control.children import Applied, Children, Live
 from tierkeeper.control.desired import desired_levers
 from tierkeeper.control.facts import Facts, Trouble
-from tierkeeper.control.pods import PodPhase
+from tierkeeper.control.gauges import gauges, shown_by_all
 from tierkeeper.control.pool import APPLY_MANAGER, PoolView, view_pool
 from tierkeeper.control.record import Records, Resize, TierRecord
 from tierkeeper.control.resize import LiveLimits
@@ -363,43 +363,16 @@ class Reconciler:
             resize=record.resize,
             resized=record.resized,
             resizes=(record.resizes_before or 0) + record.resizes,
-            shown=_shown_by_all(record, run.view),
+            shown=shown_by_all(record, run.view),
             trouble=run.trouble,
         )
 
     def _show(self, run: _Pass, status: ServiceTierStatus) -> None:
         """The tier's own gauges on the operator's /metrics."""
-        key, view = run.record.key, run.view
-        values: dict[tuple[str, tuple[str, ...]], float | None] = {
-            ("condition", (c.type, c.status.value, c.reason)): 1 for c in status.conditions
-        }
-        if view is None:
-            self._metrics.forget_judged(key)
-        else:
-            desired, shown = run.desired or view.levers, _shown_by_all(run.record, view)
-            values |= {("replicas", (state,)): count for state, count in _replicas(view, desired).items()}
-            for state, limits in (("desired", desired), ("set", view.levers), ("applied", shown)):
-                values["max_num_seqs", (state,)] = limits.max_num_seqs if limits else None
-                values["token_budget", (state,)] = limits.max_num_batched_tokens if limits else None
-        self._metrics.show(key, values)
-
-
-def _replicas(view: PoolView, desired: Levers) -> dict[str, int]:
-    return {
-        "desired": desired.replicas,
-        "set": view.levers.replicas,
-        "ready": view.census.ready,
-        "starting": view.census.starting,
-        "unschedulable": view.unschedulable,
-        "failing": view.census.failing,
-    }
-
-
-def _shown_by_all(record: TierRecord, view: PoolView | None) -> Limits | None:
-    """The one pair of limits that every Ready pod has shown."""
-    names = [pod.name for pod in view.census.of(PodPhase.READY)] if view is not None else []
-    shown = {record.shown.get(name) for name in names}
-    return shown.pop() if len(shown) == 1 else None
+        if run.view is None:
+            self._metrics.forget_judged(run.record.key)
+        shown = shown_by_all(run.record, run.view)
+        self._metrics.show(run.record.key, gauges(status, run.view, desired=run.desired, shown=shown))
 
 
 def _refusal(error: ApiError) -> bool:

@@ -32,15 +32,6 @@ class Verdict:
 
 _FINE = Verdict(False, Why.AS_EXPECTED, "")
 
-_MENDED_BY_A_PERSON = {
-    Why.CONTAINER_CONFIG: Why.MISSING_REFERENCE,
-    Why.IMAGE_PULL: Why.IMAGE_PULL,
-    Why.INVALID_IMAGE: Why.INVALID_IMAGE,
-    Why.CRASH_LOOP: Why.CRASH_LOOP,
-    Why.OUT_OF_MEMORY: Why.OUT_OF_MEMORY,
-}
-"""Causes of a failing pod that waiting does not mend, and how Stalled names them."""
-
 
 def verdicts(facts: Facts) -> Mapping[ConditionType, Verdict]:
     """One verdict a condition. A condition on which these facts say nothing new is left out: it keeps its last word."""
@@ -83,8 +74,9 @@ def _stalled(facts: Facts) -> Verdict:
     if short and view.refused:
         return Verdict(True, Why.API_REFUSED, view.refused)
     for pod in view.census.of(PodPhase.FAILING):
-        if short and pod.reason in _MENDED_BY_A_PERSON:
-            return Verdict(True, _MENDED_BY_A_PERSON[pod.reason], pod.message)
+        if short and pod.hopeless and pod.reason is not None:
+            why = Why.MISSING_REFERENCE if pod.reason is Why.CONTAINER_CONFIG else pod.reason
+            return Verdict(True, why, pod.message)
     return _FINE
 
 
@@ -113,8 +105,10 @@ def _ready(facts: Facts) -> Verdict:
     if view.quota or view.refused:
         why = Why.QUOTA_EXCEEDED if view.quota else Why.API_REFUSED
         return Verdict(False, why, f"{have}. {view.quota or view.refused}")
+    if view.census.lost:
+        return Verdict(False, Why.POOL_DEGRADED, f"{have}. {_lost(view)}")
     if view.census.starting or view.missing:
-        return Verdict(False, Why.POOL_STARTING, f"{have}; {view.census.starting + view.missing} on the way.")
+        return Verdict(False, Why.POOL_STARTING, f"{have}; {_on_the_way(view)}.")
     if view.census.ready >= max(1, wanted):
         least, mode = spec.scaling.replicas.min, spec.scaling.mode
         remedy = "scale the pool, or let mode Auto do it"
@@ -132,9 +126,17 @@ def _serving(view: PoolView, have: str) -> Verdict:
     if view.quota or view.refused:
         return Verdict(True, Why.POOL_DEGRADED, f"{have}. {view.quota or view.refused}")
     if view.census.lost:
-        said = f"{names(view.census.lost)} served and is not Ready any more: see its events and log"
-        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {said}.")
-    return Verdict(True, Why.SCALING_UP, f"{have}; {view.census.starting + view.missing} on the way.")
+        return Verdict(True, Why.POOL_DEGRADED, f"{have}. {_lost(view)}")
+    return Verdict(True, Why.SCALING_UP, f"{have}; {_on_the_way(view)}.")
+
+
+def _lost(view: PoolView) -> str:
+    return f"{names(view.census.lost)} served and is not Ready any more: see its node, its events and its log."
+
+
+def _on_the_way(view: PoolView) -> str:
+    said = f"{view.census.starting + view.missing} on the way"
+    return f"{said}, {view.census.unmade} of them waiting for image or volumes" if view.census.unmade else said
 
 
 _PREEMPTION = re.compile(r"\W*(no new claims to deallocate, )?preemption: .*", re.DOTALL)
@@ -220,7 +222,7 @@ def _budget(assessment: Assessment, spec: TierSpec) -> Verdict:
     spent, policy = assessment.budget_spent_percent, spec.objective.budget
     if spent is None:
         return Verdict(None, Why.NOT_YET_KNOWN, _budget_unknown(spec.objective))
-    message = f"{spent:.0f} % of the error budget of {spec.objective.window_days} days is spent"
+    message = f"{spent:.0f}% of the error budget of {spec.objective.window_days} days is spent"
     if spent >= policy.freeze_percent:
         limit = f"freezePercent is {policy.freeze_percent}: nothing is taken away from the pool"
         return Verdict(True, Why.BUDGET_SPENT, f"{message}; {limit}.")

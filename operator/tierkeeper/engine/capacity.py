@@ -60,6 +60,37 @@ def speed(profile: Profile, *, batch: float, lengths: Lengths, step_seconds: flo
     return step_seconds / (decode_step_seconds(profile, batch=batch, lengths=lengths) + prefill)
 
 
+def reading_speed(
+    profile: Profile,
+    *,
+    prefill_seconds: float,
+    prompt_tokens: float,
+    step_seconds: float,
+    prompt_rate: float,
+    chunk_tokens: float = math.inf,
+) -> float | None:
+    """Speed ``v`` at which a replica reads prompts, at least, against the profile; None where nothing tells it.
+
+    ``prefill_seconds`` pass from a prompt of ``prompt_tokens`` scheduled to its first token (means), in n steps with
+    room for ``chunk_tokens`` of prompts. Each of them also holds what a mean step of ``step_seconds`` does, others'
+    prompts included as far as there is room; what it lasts beyond goes into the prompt itself. An engine that schedules
+    a step ahead (vLLM from 0.14 on, by default) shows one step more, and which of the two it is cannot be seen. So
+    v >= (prefill - (n + 1) * step) / (d * min(prompt, n * (chunk - rate * step))). Prompts whose lengths vary like an
+    exponential law need n = 1 / (1 - exp(-chunk / prompt)) steps.
+
+    Worked as below, 1,155 tokens read at once: 96 ms between steps of 18 ms are at least 60 ms, 52 us a token and
+    v = 0.84; 68 us and 1.09 at most. It tells only where that is as long as the n steps or longer.
+    """
+    if prompt_tokens < 1.0 or chunk_tokens < 1.0:
+        return None
+    steps = -1.0 / math.expm1(-chunk_tokens / prompt_tokens)
+    own = min(prompt_tokens, steps * (chunk_tokens - prompt_rate * step_seconds))
+    read = prefill_seconds - (steps + 1.0) * step_seconds
+    if own < 1.0 or read < steps * step_seconds:
+        return None
+    return read / (own * profile.per_prefill_token_seconds)
+
+
 def capacity(profile: Profile, *, speed: float, lengths: Lengths, limits: Limits) -> Capacity:
     """The most that one replica carries within ``limits``: the largest batch, and the rate at which it turns over.
 

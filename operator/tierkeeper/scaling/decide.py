@@ -49,9 +49,10 @@ def decide(
 
     ``now`` is monotonic seconds, on the clock of ``assessment.clean_since`` and of the memory. In mode Recommend the
     decision is what Auto would do, and the memory takes nothing of it for done. ``profile`` gives the shape of the
-    engine's latency; its speed is measured. Raises nothing.
+    engine's latency; its speeds are measured. Raises nothing.
     """
     memory = observe(memory, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
+    profile = memory.knowledge.engine.shaped(profile)
     queued = assessment.state.known and queue_too_long(spec, assessment.traffic)
     if queued or memory.queue_since is not None:
         queued_at = now if queued else memory.queued_at

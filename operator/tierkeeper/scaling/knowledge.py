@@ -6,10 +6,9 @@ Plain values in the tier's memory, never saved: an operator that starts anew beg
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 
-from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, read_seconds, speed, tail, work_seconds
+from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, read_seconds, tail, work_seconds
 from tierkeeper.engine.latency import (
     DEFAULT_OUTPUT_TOKENS,
     DEFAULT_PROMPT_TOKENS,
@@ -22,6 +21,7 @@ from tierkeeper.scaling.belief import Belief
 from tierkeeper.scaling.demand import Demand, Look, Minutes
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.forecast import Forecaster
+from tierkeeper.scaling.measured import Mean, Measured, measure
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Sli, Traffic
 from tierkeeper.tier import Objective, TierSpec
@@ -31,21 +31,8 @@ from tierkeeper.tier import Objective, TierSpec
 #: within 7 % (its coefficient of variation is 1.2).
 MIX_SECONDS, MIX_REQUESTS = 20.0, 300.0
 
-#: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
-SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
-
-#: So many sequences must have been looked at before their speed is believed: 20 % of noise each, 5 % together.
-TRUSTED_SEQUENCES = 20.0
-
 #: Gauges tell of now and rates of the last minute: they fit together once the same pods were seen for that long.
 EVEN_SECONDS = 60.0
-
-#: No engine is this many times slower or faster than the profile (a step of half a second, or of 0.14 ms): gauges and
-#: counters that say so do not belong together.
-MOST_SLOWNESS = 60.0
-
-#: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
-KV_TELLS = 0.25
 
 #: A cap that is moved by this factor lets in, or holds back, as many requests at once as the pool runs.
 LEAP = 2.0
@@ -71,23 +58,6 @@ HOPELESS = 2.0
 STARTUP_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean by weight that forgets with time, but never more than all but ``least`` of its weight."""
-
-    total: float = 0.0
-    weight: float = 0.0
-
-    def add(self, value: float, weight: float, *, seconds: float, memory: float, least: float) -> Mean:
-        kept = math.exp(-seconds / memory)
-        if self.weight > 0:
-            kept = max(kept, min(1.0, least / self.weight))
-        return Mean(kept * self.total + value * weight, kept * self.weight + weight)
-
-    def value(self, default: float) -> float:
-        return self.total / self.weight if self.weight > 0 else default
-
-
 @dataclass(frozen=True)
 class Knowledge:
     """See the module. Times are monotonic seconds."""
@@ -102,11 +72,9 @@ class Knowledge:
     """max-num-seqs as it was found."""
     cap_leapt_at: float | None = None
     """The last time that it was found twice as large as before, or half."""
-    prompt_tokens: Mean = Mean()
-    output_tokens: Mean = Mean()
-    slowness: Mean = Mean()
-    """Seconds shown over seconds of the profile, weighed by sequences."""
-    kv_sequences: Mean = Mean()
+    prompt_tokens: Mean = field(default_factory=Mean)
+    output_tokens: Mean = field(default_factory=Mean)
+    engine: Measured = field(default_factory=Measured)
     looks: tuple[Look, ...] = ()
     minutes: Minutes = field(default_factory=Minutes)
     demand: Demand | None = None
@@ -127,19 +95,13 @@ class Knowledge:
             output_tokens=max(1.0, self.output_tokens.value(DEFAULT_OUTPUT_TOKENS)),
         )
 
-    @property
-    def speed(self) -> float | None:
-        """Slowness of the engine against the profile; None while too little was seen."""
-        return self.slowness.value(1.0) if self.slowness.weight >= TRUSTED_SEQUENCES else None
-
 
 def of_another_engine(knowledge: Knowledge) -> Knowledge:
     """What stays true when the engine changes: who asks for what, not how fast it is answered."""
     return evolve(
         knowledge,
         pods=(-1, -1),
-        slowness=Mean(),
-        kv_sequences=Mean(),
+        engine=Measured(),
         belief=belief.fresh(),
         strains=(),
         weighed_at=None,
@@ -150,7 +112,7 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
 
 def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge, objective: Objective) -> Limits:
     """What bounds a replica's batch at these levers, where this is to be kept."""
-    kv = knowledge.kv_sequences
+    kv = knowledge.engine.kv_sequences
     return Limits(
         max_num_seqs=levers.max_num_seqs,
         max_num_batched_tokens=levers.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
@@ -222,10 +184,10 @@ class Model:
 
 def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile) -> Model | None:
     """The model at these levers; None while the pool has not shown its speed, and for a tier that promises nothing."""
-    slowness, objective = knowledge.speed, spec.objective
+    slowness, objective = knowledge.engine.speed, spec.objective
     if slowness is None or objective is None:
         return None
-    lengths = knowledge.lengths
+    lengths, profile = knowledge.lengths, knowledge.engine.shaped(profile)
     beyond = _out_of_reach(profile, speed=slowness, lengths=lengths, objective=objective)
     if beyond:
         ttft = None if Sli.TTFT in beyond else objective.ttft_seconds
@@ -294,7 +256,16 @@ def learn(
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
     if even:
-        knowledge = _measure(knowledge, traffic=traffic, looks=looks, elapsed=elapsed, profile=profile)
+        shown = measure(
+            knowledge.engine,
+            traffic=traffic,
+            looks=looks,
+            lengths=knowledge.lengths,
+            elapsed=elapsed,
+            profile=profile,
+            token_budget=pool.current.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
+        )
+        knowledge = evolve(knowledge, engine=shown)
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
@@ -312,39 +283,6 @@ def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> tuple[Mea
             traffic.mean_output_tokens, requests, seconds=elapsed, memory=MIX_SECONDS, least=MIX_REQUESTS
         )
     return prompt, output
-
-
-def _measure(
-    found: Knowledge, *, traffic: Traffic, looks: tuple[Look, ...], elapsed: float, profile: Profile
-) -> Knowledge:
-    """Speed and KV room from one look.
-
-    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
-    (arrivals x seconds of reading) are not among them.
-    """
-    pods = max(traffic.observed_pods, 1)
-    running = sum([one.present - one.waiting for one in looks]) / len(looks)
-    reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
-    decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
-    if decoding <= 0 or tokens <= 0:
-        return found
-    slowness = speed(
-        profile,
-        batch=decoding / pods,
-        lengths=found.lengths,
-        step_seconds=decoding / tokens,
-        prompt_rate=traffic.prompt_tokens_per_second / pods,
-    )
-    if not 1.0 / MOST_SLOWNESS <= slowness <= MOST_SLOWNESS:
-        return found
-    kv, usage = found.kv_sequences, traffic.kv_cache_usage or 0.0
-    if usage >= KV_TELLS:
-        kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
-    return evolve(
-        found,
-        kv_sequences=kv,
-        slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
-    )
 
 
 def _weigh(

@@ -29,7 +29,7 @@ def open_batch(here: Model) -> float:
 
 def open_cap(spec: TierSpec, here: Model, knowledge: Knowledge, *, ceiling: int) -> int:
     """The cap for an overload: within the spec, the KV cache as far as it was seen to fill, and ``ceiling``."""
-    batch, kv = open_batch(here), knowledge.kv_sequences
+    batch, kv = open_batch(here), knowledge.engine.kv_sequences
     if kv.weight > 0:
         batch = min(batch, KV_FULL * kv.value(0.0))
     bounds = spec.scaling.max_num_seqs

@@ -19,7 +19,7 @@ from tierkeeper.tier import Objective, TierSpec
 COLUMNS: Sequence[tuple[str, str]] = (
     ("policy", "The policy and, where there are several, the tier"),
     ("attainment", "Requests that met every target, of all that arrived"),
-    ("budget used", "Bad requests / the error budget: 100 % spends it exactly"),
+    ("budget used", "Bad requests / the error budget: 100% spends it exactly"),
     ("GPU-hours", "From each pod scheduled until gone"),
     ("TTFT P50", "Time to first token"),
     ("TTFT P99", "Time to first token"),
@@ -85,8 +85,8 @@ def cells(run: Run, tier: TierRun, found: Score) -> list[str]:
     name = run.policy if len(run.tiers) == 1 else f"{run.policy}, {tier.spec.key.name}"
     return [
         name,
-        f"{found.attainment * 100:.2f} %",
-        "none promised" if tier.spec.objective is None else f"{found.budget_use * 100:.0f} %",
+        f"{found.attainment * 100:.2f}%",
+        "none promised" if tier.spec.objective is None else f"{found.budget_use * 100:.0f}%",
         f"{found.gpu_hours:,.1f}",
         *(_latency(value) for value in (found.ttft_p50, found.ttft_p99, found.tpot_p50, found.tpot_p99)),
         f"{found.rejected + found.cut + found.unserved:,}",
@@ -106,7 +106,7 @@ def promise(spec: TierSpec) -> str:
         for name, seconds in (("TTFT", objective.ttft_seconds), ("TPOT", objective.tpot_seconds))
         if seconds is not None
     ]
-    return f"{objective.ratio * 100:g} % of requests within {' and '.join(targets)}"
+    return f"{objective.ratio * 100:g}% of requests within {' and '.join(targets)}"
 
 
 def duration(seconds: float) -> str:

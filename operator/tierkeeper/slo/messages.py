@@ -38,11 +38,11 @@ def latency(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """``3.1 %``, ``37 %``; small shares keep two digits, so that 0.04 % does not read as none."""
+    """``3.1%``, ``37%``; small shares keep two digits, so that 0.04% does not read as none."""
     value = share * 100
     if value >= 10:
-        return f"{value:.0f} %"
-    return f"{value:.1f} %" if value >= 0.1 or value == 0 else f"{value:.2g} %"
+        return f"{value:.0f}%"
+    return f"{value:.1f}%" if value >= 0.1 or value == 0 else f"{value:.2g}%"
 
 
 def slo(*, sli: Sli, window: WindowSli, p99: Quantile | None, threshold: float, neighbours: tuple[float, ...]) -> str:
