@@ -108,6 +108,14 @@ def test_a_step_is_seen_in_the_gauges_before_the_minute_shows_it():
     assert seen(minutes(*[20] * 6), rate=25.0).settled is None
 
 
+def test_what_finishes_soon_after_a_leap_of_the_cap_is_no_step():
+    """A larger batch first reads all its prompts. When those 15 s without an end leave the minute, 30/s become 34."""
+    looks = gauges(600, 610, 620, finished=(30, 30, 34))
+    before = minutes(*[32] * 6)
+    assert demand(looks, before, rate=32.0, work=1.0).level > 45
+    assert demand(looks, before, rate=32.0, work=1.0, steady=False).level == pytest.approx(32.0)
+
+
 def test_a_backlog_that_drains_is_no_demand_though_much_finishes():
     """40/s arrive, 52 finish while the queue drains, then 40 again: the minute still says 49."""
     looks = gauges(500, 320, 140, 140, 140, finished=(52, 52, 52, 49, 46))

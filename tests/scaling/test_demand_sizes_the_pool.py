@@ -65,6 +65,17 @@ def test_while_they_start_more_come_if_demand_exceeds_them_too():
     assert story.ready == 4
 
 
+def test_while_they_start_no_more_come_than_the_spec_allows():
+    story = Story(tier(**{**CHAT_TIER, "replicas": (1, 7)}), replicas=4)
+    story.serves(17.0).pass_time(600)
+    story.serves(28.0).pass_time(90)
+    asked = story.levers.replicas
+    for k in range(18):
+        story.serves(50.0, waiting=100.0 * k).tick()
+    assert 4 < asked < 7
+    assert max(d.levers.replicas for d in story.decisions) == 7
+
+
 def test_less_demand_removes_several_at_once_after_the_window():
     story = served(36.0, replicas=8)
     before = story.levers.replicas

@@ -103,7 +103,7 @@ def test_what_a_title_holds_is_text(page: str) -> None:
 
 
 def test_a_broken_promise_stands_out_in_the_table(page: str) -> None:
-    assert re.search(r'<td>static</td><td class="bad">[\d.]+ %</td>', page)
+    assert re.search(r'<td>static</td><td class="bad">[\d.]+%</td>', page)
 
 
 def test_a_plot_is_drawn_as_before() -> None:

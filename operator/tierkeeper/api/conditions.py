@@ -142,7 +142,7 @@ class ConditionReason(_Explained):
     HOLD_BUDGET_FROZEN = "HoldBudgetFrozen", "Held: so much of the error budget is spent that only repair is allowed."
     HOLD_PRIORITY = "HoldPriority", "Held: a tier of higher priority needs the GPUs first."
     DEMAND_ADD_REPLICAS = "DemandAddReplicas", "More arrives, or soon will, than the replicas carry within the budget."
-    QUEUE_BOUND_RAISE_CAP = "QueueBoundRaiseCap", "TTFT burns in the queue and TPOT has room: a larger running batch."
+    QUEUE_BOUND_RAISE_CAP = "QueueBoundRaiseCap", "A queue burns TTFT; TPOT has room, or all are late: a larger batch."
     QUEUE_BOUND_ADD_REPLICAS = "QueueBoundAddReplicas", "TTFT burns in the queue and TPOT has no room: more replicas."
     PREFILL_BOUND_ADD_REPLICAS = "PrefillBoundAddReplicas", "TTFT burns in prefill: more replicas."
     TPOT_LOWER_TOKEN_BUDGET = "TpotLowerTokenBudget", "TPOT burns beside prompts: less prefill in a step."

@@ -142,13 +142,14 @@ class Context:
         )
         return tpot.p99.seconds * growth <= tpot.threshold_seconds
 
-    def cap_ceiling(self) -> int:
-        """The largest max-num-seqs that the spec allows and that has not gone wrong lately."""
+    def cap_ceiling(self, *, tpot: bool = True) -> int:
+        """The largest max-num-seqs that the spec allows and that has not gone wrong lately; where ``tpot`` is given up,
+        only what the engine did not survive or had no KV cache for counts as wrong."""
         ceiling = self.spec.scaling.max_num_seqs.max
         if self.memory.cap_bound is not None:
             ceiling = min(ceiling, self.memory.cap_bound)
         mark = self.memory.cap_mark
-        if mark is not None and self.elapsed(mark.at) < CAP_MARK_SECONDS:
+        if mark is not None and (tpot or mark.of_cache) and self.elapsed(mark.at) < CAP_MARK_SECONDS:
             ceiling = min(ceiling, mark.cap)
         return ceiling
 

@@ -100,6 +100,8 @@ def _plan(ctx: Context) -> Plan | None:
         live=ctx.live_reachable,
         cap_ceiling=ctx.cap_ceiling(),
         tokens_ceiling=ctx.tokens_ceiling(),
+        open_ceiling=ctx.cap_ceiling(tpot=False),
+        opened=ctx.memory.opened_at is not None,
     )
 
 
@@ -229,6 +231,8 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
 
 def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:
     before, after = ctx.current.max_num_seqs, decision.levers.max_num_seqs
+    opens = ctx.plan is not None and ctx.plan.opened and after == ctx.plan.levers.max_num_seqs
+    memory = evolve(memory, opened_at=(memory.opened_at or ctx.now) if opens else None)
     if after > before:
         raised = CapRaise(at=ctx.now, before=before, after=after, failing=ctx.pool.failing)
         return evolve(memory, last_raise=raised)
@@ -236,5 +240,6 @@ def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:
     if decision.reason is Reason.ROLL_BACK_CAP:
         return evolve(memory, cap_bound=after)
     if decision.reason in _MARKS_CAP:
-        return evolve(memory, cap_mark=CapMark(ctx.now, after))
+        of_cache = decision.reason is Reason.KV_PRESSURE_LOWER_CAP
+        return evolve(memory, cap_mark=CapMark(ctx.now, after, of_cache))
     return memory

@@ -34,6 +34,10 @@ LOOK_BACK_SECONDS, SCRAPE_SECONDS = 30.0, 15.0
 #: The rates of ``Traffic`` look back over the shortest window.
 RATE_SECONDS = 60.0
 
+#: So long after a leap of the cap what finishes tells of the leap: a minute, half of one in which sequences that began
+#: together end together, and the two scrapes that are compared.
+STEADY_SECONDS = 120.0
+
 #: Looks and minutes that are kept.
 LOOKS_SECONDS = 75.0
 MINUTES = 15
@@ -150,12 +154,13 @@ def minute_over(minutes: Minutes, *, now: float, rate: float, work: float) -> Mi
     return Minutes((*minutes, Minute(now, rate, rate * work))[-MINUTES:])
 
 
-def demand(looks: Sequence[Look], minutes: Minutes, *, rate: float, work: float) -> Demand:
-    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs."""
+def demand(looks: Sequence[Look], minutes: Minutes, *, rate: float, work: float, steady: bool = True) -> Demand:
+    """What arrives now. ``rate`` is the last minute's arrivals a second, ``work`` the seconds that a request costs;
+    ``steady``: the cap has made no leap for STEADY_SECONDS."""
     bunching = minutes.bunching
     settled, counted = _level(minutes, rate, bunching)
     level = settled
-    for jump, seconds in _jumps(looks):
+    for jump, seconds in _jumps(looks, steady=steady):
         # Two stretches of that length are compared, the one that ends now and the one that has left the minute.
         if jump > level + CERTAIN * math.sqrt(2.0) * deviation(level, seconds, bunching):
             level = jump
@@ -206,13 +211,15 @@ def bunching_of(minutes: Sequence[Minute]) -> float:
     return (sum(noise) + BUNCHING * BUNCHING_WEIGHT) / (len(noise) + BUNCHING_WEIGHT)
 
 
-def _jumps(looks: Sequence[Look]) -> list[tuple[float, float]]:
+def _jumps(looks: Sequence[Look], *, steady: bool) -> list[tuple[float, float]]:
     """Arrivals a second over the last two scrapes and over the last one, and their seconds: what finished, and what is
     present more than before. Half of two scrapes may lie before a step: one is enough where it cannot be chance.
 
     A rate looks back a minute, so what finished in the last 15 s is told by how much it moved: 20/s that have become 23
     are 20 + 3 * 60 / 15 = 32, if nothing changed in the 15 s that left the minute meanwhile. Where no queue grows, what
-    finishes faster than before comes from a backlog, and counts for no more than the minute says.
+    finishes faster than before comes from a backlog, and counts for no more than the minute says. No more does it soon
+    after a leap of the cap (not ``steady``): a batch three times as large first stands still over its prompts, and when
+    that leaves the minute, 40/s that arrive look like 58.
     """
     if not looks:
         return []
@@ -222,7 +229,7 @@ def _jumps(looks: Sequence[Look]) -> list[tuple[float, float]]:
         if first is not None:
             seconds = last.at - first.at
             finished = first.finished + (last.finished - first.finished) * RATE_SECONDS / seconds
-            if last.waiting <= first.waiting:
+            if last.waiting <= first.waiting or not steady:
                 finished = min(finished, last.finished)
             found.append((max(finished, 0.0) + (last.present - first.present) / seconds, seconds))
     return found

@@ -211,7 +211,7 @@ def started(proposal: Proposal, ctx: Context) -> Proposal:
     if not grows(proposal, ctx) or coming <= 0:
         return proposal
     if proposal.demanded > ctx.current.replicas:
-        return proposal.with_levers(replicas=proposal.demanded)
+        return proposal.with_levers(replicas=min(proposal.demanded, proposal.levers.replicas))
     if ctx.elapsed(ctx.memory.starting_since) >= start_deadline_seconds(ctx):
         return proposal
     is_are = "is" if coming == 1 else "are"
@@ -234,8 +234,11 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
         return proposal
     if proposal.reason is Reason.RELEASE_UNSCHEDULABLE:
         return proposal
+    plan = ctx.plan
     measured = proposal.demanded > ctx.current.replicas or (
-        ctx.plan is not None and ctx.live_reachable and lowered(ctx.current, ctx.plan.levers) != ctx.current
+        plan is not None
+        and ctx.live_reachable
+        and (lowered(ctx.current, plan.levers) != ctx.current or (plan.opened and moves_live(proposal, ctx)))
     )
     if measured and ctx.elapsed(ctx.memory.changed_at) >= SETTLE_GAUGE_SECONDS:
         return proposal if _seen(ctx) else _only_demanded(proposal, ctx)
@@ -254,14 +257,18 @@ def settled(proposal: Proposal, ctx: Context) -> Proposal:
 
 
 def _seen(ctx: Context) -> bool:
-    """Whether a finding of look-back windows shows the present state: they reach back behind the last relief."""
+    """Whether the finding shows the present state. Look-back windows do once they reach back behind the last relief; an
+    overload is read from gauges and demand, whatever else is found."""
+    if ctx.plan is not None and ctx.plan.opened:
+        return True
     return not ctx.finding.from_windows or ctx.elapsed(ctx.memory.relieved_at) >= SETTLE_WINDOW_SECONDS
 
 
 def _only_demanded(proposal: Proposal, ctx: Context) -> Proposal:
     """The growth that demand proves, and live limits that measured steps make smaller, without what old misses ask."""
     right = ctx.plan.levers if ctx.plan is not None else ctx.current
-    levers = dataclasses.replace(lowered(ctx.current, right), replicas=max(proposal.demanded, ctx.current.replicas))
+    demanded = min(proposal.demanded, proposal.levers.replicas)
+    levers = dataclasses.replace(lowered(ctx.current, right), replicas=max(demanded, ctx.current.replicas))
     return dataclasses.replace(proposal, levers=levers)
 
 

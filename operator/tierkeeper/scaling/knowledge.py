@@ -34,6 +34,9 @@ MIX_SECONDS, MIX_REQUESTS = 20.0, 300.0
 #: Gauges tell of now and rates of the last minute: they fit together once the same pods were seen for that long.
 EVEN_SECONDS = 60.0
 
+#: A cap that is moved by this factor lets in, or holds back, as many requests at once as the pool runs.
+LEAP = 2.0
+
 #: The belief is weighed once a minute, by that minute's own misses, against the highest strain of three minutes:
 #: a queue outlives the load that made it.
 WEIGH_SECONDS = 60.0
@@ -65,6 +68,10 @@ class Knowledge:
     """Pods seen, and Ready."""
     even_since: float | None = None
     """Since when those have been the same, without a break."""
+    cap: int | None = None
+    """max-num-seqs as it was found."""
+    cap_leapt_at: float | None = None
+    """The last time that it was found twice as large as before, or half."""
     prompt_tokens: Mean = field(default_factory=Mean)
     output_tokens: Mean = field(default_factory=Mean)
     engine: Measured = field(default_factory=Measured)
@@ -228,7 +235,11 @@ def learn(
     minutes, work = knowledge.minutes, work_seconds(profile, knowledge.lengths)
     if even or minutes:
         minutes = demand.minute_over(minutes, now=now, rate=rate, work=work)
-    arriving = demand.demand(looks, minutes, rate=rate, work=work)
+    cap, leapt_at = pool.current.max_num_seqs, knowledge.cap_leapt_at
+    if knowledge.cap is not None and max(cap, knowledge.cap) >= LEAP * min(cap, knowledge.cap):
+        leapt_at = now
+    steady = leapt_at is None or now - leapt_at >= demand.STEADY_SECONDS
+    arriving = demand.demand(looks, minutes, rate=rate, work=work, steady=steady)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
     knowledge = evolve(
         knowledge,
@@ -237,6 +248,8 @@ def learn(
         at=now,
         pods=pods,
         even_since=even_since,
+        cap=cap,
+        cap_leapt_at=leapt_at,
         looks=looks,
         minutes=minutes,
         demand=arriving,

@@ -43,6 +43,8 @@ class CapMark:
 
     at: float
     cap: int
+    of_cache: bool = False
+    """The KV cache was to blame, and not TPOT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ class Memory:
     cap_mark: CapMark | None = None
     tokens_mark: CapMark | None = None
     """The same for the token budget."""
+    opened_at: float | None = None
+    """Since when the live limits stand open for an overload."""
     strain: Strain | None = None
     yielded: tuple[tuple[float, int], ...] = ()
     """(time, GPUs) given up for a higher tier, while their pods may still drain."""
@@ -209,6 +213,7 @@ def observe(
             cap_bound=None,
             cap_mark=None,
             tokens_mark=None,
+            opened_at=None,
             strain=None,
             knowledge=known.of_another_engine(memory.knowledge),
         )

@@ -13,7 +13,8 @@ from tierkeeper.scaling.context import (
     Proposal,
     has_room,
 )
-from tierkeeper.scaling.diagnose import Diagnosis
+from tierkeeper.scaling.diagnose import KV_FULL, Diagnosis
+from tierkeeper.scaling.guards import SETTLE_GAUGE_SECONDS
 from tierkeeper.scaling.levers import (
     CUT_FACTOR,
     drop_unschedulable,
@@ -55,6 +56,9 @@ BINDS = 0.8
 #: A cap this many times the right one lets a burst take twice the TPOT target.
 HOLDS_NOTHING = 2.0
 
+#: What an overload may show itself as.
+FLOODED = frozenset({Diagnosis.QUEUE_BOUND, Diagnosis.PREFILL_BOUND, Diagnosis.TPOT_PREFILL, Diagnosis.TPOT_BATCH})
+
 #: From this floor on (in budgets) the objective is out of reach at any load.
 HOPELESS_FLOOR = 1.0
 
@@ -64,6 +68,9 @@ def propose(ctx: Context) -> Proposal:
     plan = ctx.plan
     if plan is None:
         return react(ctx)
+    moved = _open(ctx, plan) if plan.opened else _close(ctx, plan)
+    if moved is not None:
+        return moved
     match ctx.finding.diagnosis:
         case Diagnosis.HEALTHY:
             return drop_unschedulable(ctx) or _grow(ctx, plan) or _tune(ctx, plan) or _shrink(ctx, plan) or steady(ctx)
@@ -71,6 +78,8 @@ def propose(ctx: Context) -> Proposal:
             return _grow(ctx, plan) or _tune(ctx, plan) or _expected(ctx)
         case _ if (sli := _hopeless(ctx, plan)) is not None:
             return _grow(ctx, plan) or infeasible(ctx, sli)
+        case diagnosis if plan.opened and diagnosis in FLOODED:
+            return _more(ctx, plan, Reason.QUEUE_BOUND_ADD_REPLICAS, cause="the limits stand open for a backlog")
         case Diagnosis.QUEUE_BOUND:
             return _queue(ctx, plan)
         case Diagnosis.PREFILL_BOUND:
@@ -79,6 +88,33 @@ def propose(ctx: Context) -> Proposal:
             return _tpot(ctx, plan)
         case _:
             return react(ctx)
+
+
+def _open(ctx: Context, plan: Plan) -> Proposal | None:
+    """The limits of an overload, with the replicas that demand asks for; None where they do not help, or stand."""
+    if ctx.finding.diagnosis not in FLOODED or not ctx.live_reachable or plan.levers == ctx.current:
+        return None
+    if plan.levers.max_num_seqs > ctx.current.max_num_seqs and (ctx.traffic.kv_cache_usage or 0.0) >= KV_FULL:
+        return None
+    wanted = demanded(ctx, plan)
+    why = (
+        f"{_demand(ctx, plan)}: whoever waits is late whatever the cap is, so throughput goes before TPOT until the "
+        "backlog is gone"
+    )
+    raises = plan.levers.max_num_seqs > ctx.current.max_num_seqs
+    reason = Reason.QUEUE_BOUND_RAISE_CAP if raises else Reason.TUNE_LIMITS
+    return Proposal(dataclasses.replace(plan.levers, replicas=wanted), reason, why, demanded=wanted)
+
+
+def _close(ctx: Context, plan: Plan) -> Proposal | None:
+    """The limits that keep TPOT, at once when an overload and its backlog are over."""
+    if ctx.memory.opened_at is None or not ctx.live_reachable or plan.levers == ctx.current:
+        return None
+    if ctx.finding.diagnosis is Diagnosis.KV_PRESSURE or ctx.elapsed(ctx.memory.live_at) < SETTLE_GAUGE_SECONDS:
+        return None
+    wanted = grown.demanded if (grown := _grow(ctx, plan)) is not None else ctx.current.replicas
+    levers = dataclasses.replace(plan.levers, replicas=wanted)
+    return Proposal(levers, Reason.TUNE_LIMITS, "the backlog is gone and TPOT comes first again", demanded=wanted)
 
 
 def _hopeless(ctx: Context, plan: Plan) -> Sli | None:
@@ -164,7 +200,7 @@ def _queue(ctx: Context, plan: Plan) -> Proposal:
     return _more(ctx, plan, Reason.QUEUE_BOUND_ADD_REPLICAS)
 
 
-def _more(ctx: Context, plan: Plan, reason: Reason) -> Proposal:
+def _more(ctx: Context, plan: Plan, reason: Reason, *, cause: str | None = None) -> Proposal:
     wanted = demanded(ctx, plan)
     if plan.floor >= HOPELESS_FLOOR and wanted <= ctx.current.replicas:
         message = (
@@ -173,7 +209,7 @@ def _more(ctx: Context, plan: Plan, reason: Reason) -> Proposal:
         )
         return hold(ctx, Reason.INFEASIBLE, message, Limit(Reason.INFEASIBLE, message))
     levers = dataclasses.replace(ctx.current, replicas=max(wanted, ctx.current.replicas + STEP))
-    return Proposal(levers, reason, f"{ctx.finding.cause}, {_demand(ctx, plan)}", demanded=wanted)
+    return Proposal(levers, reason, f"{cause or ctx.finding.cause}, {_demand(ctx, plan)}", demanded=wanted)
 
 
 def _tpot(ctx: Context, plan: Plan) -> Proposal:
@@ -207,7 +243,7 @@ def _tune(ctx: Context, plan: Plan) -> Proposal | None:
 
     Not even a frozen budget forbids it: the replicas are planned for the right limits, and wrong ones spend the rest.
     """
-    if not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
+    if plan.opened or not ctx.live_reachable or ctx.elapsed(ctx.memory.live_at) < SETTLE_WINDOW_SECONDS:
         return None
     now, tpot_room = ctx.current, has_room(ctx.assessment.tpot)
     levers = Levers(now.replicas, _tuned_cap(ctx, plan, tpot_room), _tuned_tokens(ctx, plan, tpot_room))

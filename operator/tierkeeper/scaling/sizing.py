@@ -11,9 +11,10 @@ from tierkeeper.scaling.belief import strain_for
 from tierkeeper.scaling.forecast import Way, expected
 from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of
 from tierkeeper.scaling.model import Levers, PoolState, serving
+from tierkeeper.scaling.overload import open_cap, overloaded
 from tierkeeper.scaling.pace import allowed_share
 from tierkeeper.slo.model import Assessment, Sli, SloAssessment
-from tierkeeper.tier import TierSpec
+from tierkeeper.tier import Bounds, TierSpec
 
 #: The cap stands where a full batch uses this share of the TPOT target: P99 of a saturated batch lies a sixth above
 #: its mean (simulated, 483 tokens a step).
@@ -58,7 +59,7 @@ class Plan:
     settled_need: float
     """The same by whole minutes alone: what a jump of a scrape or two adds is left out."""
     levers: Levers
-    """The current replicas with the right cap and token budget."""
+    """The current replicas with the right cap and token budget; while the limits stand open, with those."""
     rate: float
     """Requests a second that arrive now."""
     coming: float
@@ -72,6 +73,8 @@ class Plan:
     """Budgets that are missed at any load."""
     grow_to_as_set: int
     """``grow_to`` if cap and token budget stayed as they are."""
+    opened: bool = False
+    """Whether the limits should stand open: more arrives than can be served at all, see ``overload``."""
     out_of_reach: tuple[Sli, ...] = ()
     """Targets that a request misses even when it runs alone: by the model, and the median request does miss them."""
 
@@ -87,11 +90,14 @@ def plan(
     live: bool,
     cap_ceiling: int,
     tokens_ceiling: int | None = None,
+    open_ceiling: int = 0,
+    opened: bool = False,
 ) -> Plan | None:
     """The plan for one tick; None while the pool has not shown its speed, or promises nothing.
 
     ``live``: cap and token budget can be moved now; else the current ones are planned with. The ceilings are what has
-    not gone wrong lately.
+    not gone wrong lately; for ``open_ceiling``, that of an overload, what burned TPOT alone does not count. ``opened``:
+    the limits stand open.
     """
     arriving, here = knowledge.demand, knowledge.here
     if arriving is None or here is None:
@@ -103,7 +109,11 @@ def plan(
     ahead = expected(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds)
     coming = max(arriving.level, ahead)
     pods = serving(pool, traffic)
-    growth = max(0.0, arriving.level - pods * there.one.requests_per_second) * lead_seconds
+    capacity = pods * there.one.requests_per_second
+    wide = None
+    if live and overloaded(here, traffic, rate=arriving.level, capacity=capacity, opened=opened):
+        wide = _open(spec, pool.current, levers, cap=open_cap(spec, here, knowledge, ceiling=open_ceiling))
+    growth = max(0.0, arriving.level - capacity) * lead_seconds
     queued = backlog(traffic, here.objective) + growth
     excess = queued / BACKLOG_SECONDS
     need = there.replicas(coming, strain=allowed, backlog=excess)
@@ -114,7 +124,8 @@ def plan(
         shrink_to=max(1, math.ceil(spare + unseen + SHRINK_SLACK)),
         need=need,
         settled_need=need * (1.0 if arriving.settled is None else arriving.settled / arriving.level),
-        levers=levers,
+        levers=wide or levers,
+        opened=wide is not None,
         rate=arriving.level,
         coming=coming,
         way=knowledge.forecaster.way if ahead != arriving.level else Way.NONE,
@@ -147,6 +158,21 @@ def _limits(spec: TierSpec, current: Levers, here: Model, ceilings: tuple[int, i
     return Levers(current.replicas, cap, None if tokens is None else max(tokens, cap))
 
 
+def _open(spec: TierSpec, current: Levers, right: Levers, *, cap: int) -> Levers | None:
+    """That cap with the widest token budget, as more sequences bring more prompts along; None where the right limits
+    (those that keep TPOT) are as wide."""
+    if cap <= CAP_TOLERANCE * right.max_num_seqs:
+        return None
+    cap = cap if _off(cap, current.max_num_seqs, CAP_TOLERANCE) else current.max_num_seqs
+    allowed = spec.scaling.max_num_batched_tokens
+    return Levers(current.replicas, cap, None if allowed is None else _widest(spec, allowed))
+
+
+def _widest(spec: TierSpec, allowed: Bounds) -> int:
+    """The token budget with which the engine would run by itself."""
+    return allowed.clamp(spec.engine.max_num_batched_tokens or allowed.max)
+
+
 def _tokens(spec: TierSpec, current: Levers, here: Model, *, batch: float, ceiling: int | None) -> int | None:
     """The token budget at which no step is longer than the TPOT target, else the widest.
 
@@ -166,7 +192,7 @@ def _tokens(spec: TierSpec, current: Levers, here: Model, *, batch: float, ceili
     reading = long_prompt_seconds(here.profile, speed=here.speed, lengths=here.lengths, batch=batch, tokens=wanted)
     slow = target.ttft_seconds is not None and reading > slack * TTFT_SHARE * target.ttft_seconds
     if slow or wanted > slack * most:
-        return allowed.clamp(spec.engine.max_num_batched_tokens or allowed.max)
+        return _widest(spec, allowed)
     return wanted
 
 
