@@ -5,7 +5,7 @@ import math
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tierkeeper.engine.capacity import (
@@ -89,6 +89,7 @@ def test_the_speed_of_reading_is_found_in_an_engine_that_schedules_ahead_and_nev
         assert ahead is not None
 
 
+@example(prefill=0.05, prompt=1155.0, rate=0.0, chunk=1e4)
 @given(prefill=st.floats(0, 10), prompt=st.floats(0, 1e5), rate=st.floats(0, 1e5), chunk=st.floats(-64, 1e4))
 def test_reading_is_told_only_where_it_takes_most_of_the_time(prefill, prompt, rate, chunk):
     step = 0.02

@@ -61,6 +61,13 @@ def test_an_engine_that_shows_no_prefill_time_is_taken_at_the_profile_s_word():
     assert dearness(served(17.0, profile=too_cheap(), reading=None)) == pytest.approx(0.7)
 
 
+def test_an_engine_that_is_slower_at_all_it_does_does_not_read_dearer():
+    story = Story(tier(tpot=0.04, replicas=(1, 32)), replicas=4)
+    story.serves(8.0, slowness=2.0, reading=1.0, ahead=True).pass_time(600)
+    assert story.memory.knowledge.engine.speed == pytest.approx(2.0, rel=0.01)
+    assert dearness(story) == pytest.approx(1.0, rel=0.01)
+
+
 def test_reading_cheaper_than_the_profile_s_is_left_to_clean_minutes():
     assert dearness(served(17.0, reading=0.5)) == 1.0
 
