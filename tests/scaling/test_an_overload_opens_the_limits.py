@@ -25,8 +25,8 @@ STARTUP = 120.0
 class Flood(Story):
     """A pool whose queue is kept: what arrives and is not served waits. Replicas start for STARTUP seconds."""
 
-    def __init__(self, *, replicas: int = 4, **spec) -> None:
-        super().__init__(tier(**{**CHAT_TIER, **spec}), replicas=replicas)
+    def __init__(self, **spec) -> None:
+        super().__init__(tier(**{**CHAT_TIER, **spec}), replicas=4)
         self.waits = 0.0
         self.minute: list[float] = []
         """Requests a second that were served at each look of the last minute: rates tell their mean."""
@@ -127,6 +127,43 @@ def test_the_cap_is_not_taken_for_one_that_burned_tpot():
     story.arrive(60.0, 600)
     assert story.memory.cap_mark is None
     assert story.memory.opened_at is None
+
+
+def test_leaps_of_the_cap_teach_nothing_of_the_speed():
+    """Gauges leap with the cap, rates follow over a minute: together they say nothing of a step."""
+    story = Flood(replicas=(4, 4))
+    story.arrive(17.0, 240)
+    for _ in range(4):
+        story.arrive(45.0, 60)
+        story.arrive(15.0, 120)
+    assert story.memory.knowledge.engine.speed == pytest.approx(1.0, abs=0.05)
+    assert len(story.caps) == 8
+
+
+def test_limits_that_the_token_budget_alone_opens_stay_open_until_the_backlog_is_gone():
+    story = Flood()
+    story.levers = Levers(4, 140, 448)
+    story.arrive(17.0, 10)
+    while not (story.caps and story.caps[-1] < 140):
+        story.arrive(60.0, TICK)
+    assert story.waits == 0
+    assert story.decisions[-1].reason is Reason.TUNE_LIMITS
+    assert story.memory.cap_mark is None
+
+
+def test_an_operator_that_starts_and_finds_the_limits_open_closes_them_as_its_own():
+    story = flooded()
+    story.memory = dataclasses.replace(story.memory, opened_at=None)
+    story.arrive(60.0, TICK)
+    assert story.memory.opened_at is not None
+
+
+def test_limits_that_have_become_right_by_themselves_do_not_stand_open_any_more():
+    story = flooded()
+    slower = dataclasses.replace(story.spec.objective, tpot_seconds=0.085)
+    story.spec = dataclasses.replace(story.spec, objective=slower)
+    story.arrive(60.0, 900)
+    assert (story.levers.max_num_seqs, story.memory.opened_at) == (164, None)
 
 
 def test_an_overload_without_end_stays_open_and_does_not_swing():

@@ -214,7 +214,10 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     """The memory for the next tick. Only what is acted upon counts as changed."""
     now, current, memory = ctx.now, ctx.current, ctx.memory
     memory = evolve(memory, seen=current, decided=current, words=words)
-    if ctx.spec.scaling.mode is Mode.RECOMMEND or not decision.changed:
+    if ctx.spec.scaling.mode is Mode.RECOMMEND:
+        return memory
+    memory = evolve(memory, opened_at=_opened_at(ctx, decision))
+    if not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
     memory = evolve(memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at)
@@ -229,10 +232,17 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     return memory
 
 
+def _opened_at(ctx: Context, decision: Decision) -> float | None:
+    """Since when the limits stand open: whichever of them was moved for it, and also where an operator that has just
+    started finds them open."""
+    since, plan = ctx.memory.opened_at, ctx.plan
+    if plan is not None and dataclasses.replace(plan.levers, replicas=decision.levers.replicas) == decision.levers:
+        return (ctx.now if since is None else since) if plan.opened else None
+    return None if Lever.MAX_NUM_SEQS in decision.changed else since
+
+
 def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:
     before, after = ctx.current.max_num_seqs, decision.levers.max_num_seqs
-    opens = ctx.plan is not None and ctx.plan.opened and after == ctx.plan.levers.max_num_seqs
-    memory = evolve(memory, opened_at=(memory.opened_at or ctx.now) if opens else None)
     if after > before:
         raised = CapRaise(at=ctx.now, before=before, after=after, failing=ctx.pool.failing)
         return evolve(memory, last_raise=raised)

@@ -255,7 +255,7 @@ def learn(
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
-    if even:
+    if even and steady:
         shown = measure(
             knowledge.engine,
             traffic=traffic,

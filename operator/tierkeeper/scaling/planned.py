@@ -183,7 +183,8 @@ def _demand(ctx: Context, plan: Plan) -> str:
     if plan.coming > plan.rate * 1.01:
         lead = duration(round(ctx.memory.lead_seconds, -1))
         said += f", {plan.coming:.3g} are expected in {lead} by {plan.way}"
-    return f"{said}, and the objectives allow {_carries(ctx, plan):.3g} to {count(ctx.current.replicas, 'replica')}"
+    here, carries = ctx.current.replicas, "carries" if ctx.current.replicas == 1 else "carry"
+    return f"{said}, and {count(here, 'replica')} {carries} {_carries(ctx, plan):.3g} within the objectives"
 
 
 def _carries(ctx: Context, plan: Plan) -> float:
