@@ -89,7 +89,7 @@ demo: setup ## Watch three tiers keep their promises under recorded traffic (DEM
 compat: setup ## Try each Kubernetes, Prometheus and vLLM release (an hour and more the first time; ONLY=1.34,prometheus-2)
 	$(PY) -m e2e.compat --only "$(ONLY)"
 
-down: ## End the local cluster and leave nothing behind
+down: ## End the local cluster and leave nothing of it behind; what was built stays in ~/.cache/tierkeeper
 	$(PY) -m e2e.cluster down
 
 bench: $(STAMP) ## Measure a tick for 1,000 tiers and the speed of the simulator

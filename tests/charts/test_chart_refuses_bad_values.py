@@ -13,6 +13,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("unknown nested value", {"image": {"name": "x"}}, "name"),
     ("digest without its algorithm", {"image": {"digest": "0123"}}, "/image/digest"),
     ("digest in the repository", {"image": {"repository": "r.example/t@sha256:0"}}, "/image/repository"),
+    ("tag in the repository", {"image": {"repository": "r.example:5000/t:1"}}, "/image/repository"),
+    ("capitals in the repository", {"image": {"repository": "Team/Operator"}}, "/image/repository"),
     ("url without a scheme", {"prometheus": {"url": "prometheus:9090"}}, "url"),
     ("scrape interval as text", {"prometheus": {"scrapeIntervalSeconds": "15s"}}, "scrapeIntervalSeconds"),
     ("scrapes too rare for a window", {"prometheus": {"scrapeIntervalSeconds": 30}}, "scrapeIntervalSeconds"),

@@ -126,7 +126,8 @@ def test_a_pod_without_a_node_carries_the_scheduler_s_words():
         (
             {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'}},
             ConditionReason.CONTAINER_CONFIG,
-            'secret "hf" not found; create it, or correct the name in the spec',
+            'secret "hf" not found; create it, or correct its name in the spec '
+            "(the model's token: spec.model.tokenSecretRef)",
         ),
         (
             {"terminated": {"reason": "OOMKilled", "exitCode": 137}},

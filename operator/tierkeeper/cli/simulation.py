@@ -262,6 +262,7 @@ def _save(file: str, text: str) -> None:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}; give another path") from error
+    print(f"wrote {file}", file=sys.stderr)
 
 
 def as_dict(one: Run) -> dict[str, Any]:

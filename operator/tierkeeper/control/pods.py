@@ -272,7 +272,9 @@ def _waiting_trouble(container: Mapping[str, Any], waiting: Mapping[str, Any]) -
     if why == "InvalidImageName":
         return _Cause(ConditionReason.INVALID_IMAGE, f"container {name}: {said}; correct spec.engine.image")
     if why in _CONFIG:
-        remedy = "create it, or correct the name in the spec"
+        remedy = "create it, or correct its name in the spec"
+        if "secret" in said:
+            remedy += " (the model's token: spec.model.tokenSecretRef)"
         return _Cause(ConditionReason.CONTAINER_CONFIG, f"container {name}: {said}; {remedy}")
     if why in ("CrashLoopBackOff", "RunContainerError"):
         loop = why == "CrashLoopBackOff" or container.get("restartCount", 0) > 0
