@@ -237,16 +237,6 @@ def test_the_batch_stays_within_the_kv_cache_that_was_seen():
     assert max(story.caps) == 90
 
 
-def test_a_full_kv_cache_is_given_no_more():
-    story = Flood()
-    story.arrive(17.0, 240)
-    for _ in range(24):
-        story.serves(1e6, waiting=500.0).burns(ttft=100.0)
-        story.traffic = dataclasses.replace(story.traffic, kv_cache_usage=0.95)
-        story.tick()
-    assert story.caps == []
-
-
 def test_without_live_resize_nothing_is_opened():
     story = Flood()
     story.pool["live_resize"] = False
