@@ -337,3 +337,12 @@ def test_nothing_is_opened_above_what_the_kv_cache_or_the_engine_did_not_bear(ca
     memory = dataclasses.replace(case.memory, cap_bound=case.pool.current.max_num_seqs)
     decision, _ = case.decide(memory=memory)
     assert decision.levers.max_num_seqs <= case.pool.current.max_num_seqs
+
+
+def test_limits_that_stand_open_when_the_engine_changes_are_closed_as_well():
+    story = flooded()
+    engine = dataclasses.replace(story.spec.engine, image="other")
+    story.spec = dataclasses.replace(story.spec, engine=engine)
+    story.arrive(17.0, 300)
+    assert story.levers.max_num_seqs < 60
+    assert story.levers.max_num_batched_tokens < 500

@@ -213,7 +213,6 @@ def observe(
             cap_bound=None,
             cap_mark=None,
             tokens_mark=None,
-            opened_at=None,
             strain=None,
             knowledge=known.of_another_engine(memory.knowledge),
         )
