@@ -70,7 +70,7 @@ platform: up
 	$(PY) -m e2e.platform up
 
 e2e: up ## Run the scenarios on the real local cluster (started if it is down, left up)
-	.venv/bin/pytest e2e/scenarios -m "alongside" -q -n 6 --dist loadfile --durations=10
+	.venv/bin/pytest e2e/scenarios -m "alongside" -q -n 6 --dist loadfile --no-loadscope-reorder --durations=10
 	.venv/bin/pytest e2e/scenarios -m "not alongside" -q -s --durations=20
 
 # While the cluster starts and its images come, mypy has the processor. All tests are imported once, so that no worker

@@ -21,15 +21,19 @@ from e2e.demo.story import NAMESPACE as DEMO_NAMESPACE
 from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
-#: Side by side, what takes longest begins first. One after the other, real vLLM loads while the operator is
-#: exchanged, installed and removed, and the steady tiers' five minutes pass while the demo runs beside them.
+#: Side by side, what takes longest begins first; a worker with a single test is handed the next file at once, so short
+#: ones come behind the long scenarios. One after the other, real vLLM loads while the operator is exchanged, installed
+#: and removed, and the steady tiers' five minutes pass while the demo runs beside them.
 ORDER = (
     "test_api_contract",
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
     "test_promql_on_real_prometheus",
-    "test_live_resize",
+    "test_refused_pods_are_named",
     "test_pool_lifecycle",
+    "test_a_shrink_cuts_no_stream",
+    "test_many_go_at_once",
+    "test_live_resize",
     "test_operator_away",
     "test_real_vllm_begins_to_load",
     "test_standby_takes_over",
