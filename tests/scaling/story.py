@@ -8,8 +8,10 @@ from typing import Any
 from tierkeeper.engine.latency import LLAMA_8B_2XA100 as PROFILE
 from tierkeeper.engine.latency import Lengths
 from tierkeeper.scaling.decide import decide
+from tierkeeper.scaling.knowledge import Knowledge, model
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState
+from tierkeeper.scaling.sizing import Plan, plan
 from tierkeeper.slo.model import Assessment, Quantile, Ratio, SignalState, Sli, SloAssessment, Traffic, WindowSli
 from tierkeeper.tier import (
     Bounds,
@@ -264,3 +266,21 @@ class Story:
 
     def changes(self) -> list[tuple[Lever, ...]]:
         return [d.changed for d in self.decisions if d.changed]
+
+
+def sized_from(story: Story, known: Knowledge, *, current: Levers, live: bool = True, open_ceiling: int = 0) -> Plan:
+    """One plan from what is known and what the story's traffic shows, for a pool at these levers."""
+    pool = PoolState(current, ready=current.replicas)
+    found = plan(
+        spec=story.spec,
+        assessment=story.assessment(),
+        pool=pool,
+        knowledge=dataclasses.replace(known, here=model(story.spec, pool.current, known, PROFILE)),
+        now=story.now,
+        lead_seconds=150.0,
+        live=live,
+        cap_ceiling=256,
+        open_ceiling=open_ceiling,
+    )
+    assert found is not None
+    return found

@@ -126,7 +126,7 @@ def test_the_cap_is_not_taken_for_one_that_burned_tpot():
     story = flooded()
     story.arrive(60.0, 600)
     assert story.memory.cap_mark is None
-    assert story.memory.opened_at is None
+    assert not story.memory.stands_open
 
 
 def test_leaps_of_the_cap_teach_nothing_of_the_speed():
@@ -153,9 +153,9 @@ def test_limits_that_the_token_budget_alone_opens_stay_open_until_the_backlog_is
 
 def test_an_operator_that_starts_and_finds_the_limits_open_closes_them_as_its_own():
     story = flooded()
-    story.memory = dataclasses.replace(story.memory, opened_at=None)
+    story.memory = dataclasses.replace(story.memory, stands_open=False)
     story.arrive(60.0, TICK)
-    assert story.memory.opened_at is not None
+    assert story.memory.stands_open
 
 
 def test_limits_that_have_become_right_by_themselves_do_not_stand_open_any_more():
@@ -163,7 +163,7 @@ def test_limits_that_have_become_right_by_themselves_do_not_stand_open_any_more(
     slower = dataclasses.replace(story.spec.objective, tpot_seconds=0.085)
     story.spec = dataclasses.replace(story.spec, objective=slower)
     story.arrive(60.0, 900)
-    assert (story.levers.max_num_seqs, story.memory.opened_at) == (164, None)
+    assert (story.levers.max_num_seqs, story.memory.stands_open) == (164, False)
 
 
 def test_an_overload_without_end_stays_open_and_does_not_swing():
@@ -195,7 +195,7 @@ def test_blindness_in_the_middle_moves_nothing():
 @pytest.mark.parametrize("spec", [{"ttft": None}, {"tpot": None}, {"seqs": (8, 56)}, {"seqs": (8, 64)}])
 def test_limits_are_not_opened_where_one_promise_is_not_made_or_the_spec_has_no_room(spec):
     story = flooded(**spec)
-    assert story.memory.opened_at is None
+    assert not story.memory.stands_open
 
 
 def test_the_specs_bounds_hold():
@@ -296,7 +296,9 @@ def floods(*, states: tuple[SignalState, ...] = (SignalState.OK,), **spec) -> st
         busy = dataclasses.replace(assessment.traffic, waiting=dice.amount(2000), requests_per_second=dice.amount(200))
         kv = rng.choice([Mean(), Mean(rng.uniform(1, 400), 1.0)])
         known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0), kv_sequences=kv))
-        memory = dataclasses.replace(dice.memory(made), engine=made.engine, knowledge=known, opened_at=dice.past())
+        memory = dataclasses.replace(
+            dice.memory(made), engine=made.engine, knowledge=known, stands_open=dice.past() is not None
+        )
         return Case(made, dataclasses.replace(assessment, traffic=busy), dice.pool(made, inside=True), memory)
 
     return st.randoms(use_true_random=True).map(case)
@@ -327,8 +329,8 @@ def test_where_limits_cannot_be_moved_live_none_is_raised(case):
 @settings(max_examples=60)
 @given(st.one_of(floods(ttft=None), floods(tpot=None)))
 def test_a_tier_with_one_promise_alone_is_never_opened(case):
-    _, memory = case.decide(memory=dataclasses.replace(case.memory, opened_at=None))
-    assert memory.opened_at is None
+    _, memory = case.decide(memory=dataclasses.replace(case.memory, stands_open=False))
+    assert not memory.stands_open
 
 
 @settings(max_examples=60)

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scaling.story import CHAT, PROFILE, Story, tier
+from tests.scaling.story import CHAT, PROFILE, Story, sized_from, tier
 from tierkeeper.engine.latency import Lengths
 from tierkeeper.scaling.demand import Demand
-from tierkeeper.scaling.knowledge import Knowledge, model
+from tierkeeper.scaling.knowledge import Knowledge
 from tierkeeper.scaling.measured import Mean, Measured
 from tierkeeper.scaling.memory import Memory
-from tierkeeper.scaling.model import Lever, Levers, PoolState, Reason
-from tierkeeper.scaling.sizing import plan
+from tierkeeper.scaling.model import Lever, Levers, Reason
 from tierkeeper.slo.model import Quantile, SignalState, Sli
 
 CHAT_TIER = {"ttft": 1.5, "tpot": 0.04, "seqs": (8, 256), "start": 56, "replicas": (1, 32)}
@@ -328,20 +327,8 @@ def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):
     """One plan from what is known, without a story around it."""
     story = Story(tier(**CHAT_TIER), replicas=replicas)
     story.serves(rate)
-    pool = PoolState(Levers(replicas, 56), ready=replicas)
     known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0)), demand=Demand(rate, slope, 15))
-    found = plan(
-        spec=story.spec,
-        assessment=story.assessment(),
-        pool=pool,
-        knowledge=dataclasses.replace(known, here=model(story.spec, pool.current, known, PROFILE)),
-        now=story.now,
-        lead_seconds=150.0,
-        live=True,
-        cap_ceiling=256,
-    )
-    assert found is not None
-    return found
+    return sized_from(story, known, current=Levers(replicas, 56))
 
 
 @settings(max_examples=100)

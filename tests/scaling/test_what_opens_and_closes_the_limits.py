@@ -4,20 +4,20 @@ import dataclasses
 
 import pytest
 
-from tests.scaling.story import PROFILE, START, Story, tier
+from tests.scaling.story import START, Story, sized_from, tier
 from tests.scaling.test_an_overload_opens_the_limits import CHAT_TIER, HERE
 from tierkeeper.scaling.context import Context
 from tierkeeper.scaling.demand import Demand
 from tierkeeper.scaling.diagnose import Diagnosis, Finding
 from tierkeeper.scaling.forecast import Way
 from tierkeeper.scaling.guards import guarded
-from tierkeeper.scaling.knowledge import Knowledge, model
+from tierkeeper.scaling.knowledge import Knowledge
 from tierkeeper.scaling.measured import Mean, Measured
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.scaling.overload import overloaded
 from tierkeeper.scaling.planned import propose
-from tierkeeper.scaling.sizing import Plan, plan
+from tierkeeper.scaling.sizing import Plan
 from tierkeeper.slo.model import Traffic
 
 RIGHT, OPEN = Levers(4, 56, 448), Levers(4, 164, 8192)
@@ -68,21 +68,8 @@ def sized(*, cap: int = 56, live: bool = True) -> Plan:
     """What is planned for four replicas at ``cap`` where 60 requests/s arrive and 500 wait."""
     story = Story(tier(**CHAT_TIER), replicas=4)
     story.serves(60.0, waiting=500.0)
-    pool = PoolState(Levers(4, cap, 8192), ready=4)
     known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0)), demand=Demand(60.0, 0.0, 15))
-    found = plan(
-        spec=story.spec,
-        assessment=story.assessment(),
-        pool=pool,
-        knowledge=dataclasses.replace(known, here=model(story.spec, pool.current, known, PROFILE)),
-        now=story.now,
-        lead_seconds=150.0,
-        live=live,
-        cap_ceiling=256,
-        open_ceiling=256,
-    )
-    assert found is not None
-    return found
+    return sized_from(story, known, current=Levers(4, cap, 8192), live=live, open_ceiling=256)
 
 
 @pytest.mark.parametrize(("rate", "opens"), [(27.5, False), (27.7, True)])
@@ -127,11 +114,11 @@ def test_where_the_spec_allows_no_replica_more_demand_adds_none_beside_smaller_l
 @pytest.mark.parametrize(("seconds", "levers"), [(10, OPEN), (15, RIGHT)])
 def test_limits_are_closed_once_gauges_show_what_opening_them_did(seconds, levers):
     at = START - seconds
-    assert levers_after(context(OPEN, CALM, opened=False, opened_at=at, live_at=at)) == levers
+    assert levers_after(context(OPEN, CALM, opened=False, stands_open=True, live_at=at)) == levers
 
 
 def test_limits_close_with_the_replicas_that_demand_asks_for():
-    ctx = context(OPEN, MISSES, opened=False, needs=6, opened_at=START - 60, live_at=START - 60)
+    ctx = context(OPEN, MISSES, opened=False, needs=6, stands_open=True, live_at=START - 60)
     assert propose(ctx).reason is Reason.TUNE_LIMITS
     assert levers_after(ctx) == dataclasses.replace(RIGHT, replicas=6)
 
@@ -139,7 +126,7 @@ def test_limits_close_with_the_replicas_that_demand_asks_for():
 def test_open_limits_that_overflow_the_kv_cache_are_lowered_for_that():
     """So that they are not opened as far again."""
     preempts = Finding(Diagnosis.KV_PRESSURE, "2.0 preemptions/s", from_windows=True)
-    ctx = context(OPEN, preempts, opened=False, kv=0.95, opened_at=START - 200, live_at=START - 200)
+    ctx = context(OPEN, preempts, opened=False, kv=0.95, stands_open=True, live_at=START - 200)
     assert propose(ctx).reason is Reason.KV_PRESSURE_LOWER_CAP
 
 

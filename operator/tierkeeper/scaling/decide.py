@@ -101,7 +101,7 @@ def _plan(ctx: Context) -> Plan | None:
         cap_ceiling=ctx.cap_ceiling(),
         tokens_ceiling=ctx.tokens_ceiling(),
         open_ceiling=ctx.cap_ceiling(tpot=False),
-        opened=ctx.memory.opened_at is not None,
+        opened=ctx.memory.stands_open,
     )
 
 
@@ -216,7 +216,7 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     memory = evolve(memory, seen=current, decided=current, words=words)
     if ctx.spec.scaling.mode is Mode.RECOMMEND:
         return memory
-    memory = evolve(memory, opened_at=_opened_at(ctx, decision))
+    memory = evolve(memory, stands_open=_stands_open(ctx, decision))
     if not decision.changed:
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
@@ -232,13 +232,13 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     return memory
 
 
-def _opened_at(ctx: Context, decision: Decision) -> float | None:
-    """Since when the limits stand open: whichever of them was moved for it, and also where an operator that has just
-    started finds them open."""
-    since, plan = ctx.memory.opened_at, ctx.plan
+def _stands_open(ctx: Context, decision: Decision) -> bool:
+    """Whether the limits stand open: whichever of them was moved for it, and also where an operator that has just
+    started finds them so."""
+    plan = ctx.plan
     if plan is not None and dataclasses.replace(plan.levers, replicas=decision.levers.replicas) == decision.levers:
-        return (ctx.now if since is None else since) if plan.opened else None
-    return None if Lever.MAX_NUM_SEQS in decision.changed else since
+        return plan.opened
+    return ctx.memory.stands_open and Lever.MAX_NUM_SEQS not in decision.changed
 
 
 def _remember_cap(ctx: Context, decision: Decision, memory: Memory) -> Memory:

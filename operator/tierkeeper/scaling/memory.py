@@ -122,8 +122,8 @@ class Memory:
     cap_mark: CapMark | None = None
     tokens_mark: CapMark | None = None
     """The same for the token budget."""
-    opened_at: float | None = None
-    """Since when the live limits stand open for an overload."""
+    stands_open: bool = False
+    """Whether the live limits stand open for an overload."""
     strain: Strain | None = None
     yielded: tuple[tuple[float, int], ...] = ()
     """(time, GPUs) given up for a higher tier, while their pods may still drain."""

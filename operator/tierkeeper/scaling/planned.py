@@ -92,7 +92,7 @@ def propose(ctx: Context) -> Proposal:
 
 def _open(ctx: Context, plan: Plan) -> Proposal | None:
     """The limits of an overload, with the replicas that demand asks for; None where they do not help, or stand."""
-    if ctx.finding.diagnosis not in FLOODED or not ctx.live_reachable or plan.levers == ctx.current:
+    if ctx.finding.diagnosis not in FLOODED or plan.levers == ctx.current:
         return None
     if plan.levers.max_num_seqs > ctx.current.max_num_seqs and (ctx.traffic.kv_cache_usage or 0.0) >= KV_FULL:
         return None
@@ -108,7 +108,7 @@ def _open(ctx: Context, plan: Plan) -> Proposal | None:
 
 def _close(ctx: Context, plan: Plan) -> Proposal | None:
     """The limits that keep TPOT, at once when an overload and its backlog are over."""
-    if ctx.memory.opened_at is None or not ctx.live_reachable or plan.levers == ctx.current:
+    if not ctx.memory.stands_open or plan.levers == ctx.current:
         return None
     if ctx.finding.diagnosis is Diagnosis.KV_PRESSURE or ctx.elapsed(ctx.memory.live_at) < SETTLE_GAUGE_SECONDS:
         return None
