@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.platform import ENGINE_TAG
+from e2e.scenarios.reading import Reader
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -65,6 +66,7 @@ class Kit:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster = cluster
         self.namespace = namespace
+        self._reader = Reader(cluster.kubeconfig)
 
     def kubectl(self, *arguments: str, **options: Any) -> str:
         return self.cluster.kubectl("-n", self.namespace, *arguments, **options)
@@ -83,17 +85,14 @@ class Kit:
             self.kubectl("apply", "-f", "-", input=json.dumps(obj))
 
     def get(self, resource: str, name: str) -> Object:
-        obj: Object = json.loads(self.kubectl("get", resource, name, "-o", "json"))
-        return obj
+        return self._reader.get(self.namespace, resource, name)
 
     def list(self, resource: str, selector: str = "") -> Objects:
-        chosen = ["-l", selector] if selector else []
-        items: Objects = json.loads(self.kubectl("get", resource, *chosen, "-o", "json"))["items"]
-        return items
+        return self._reader.list(self.namespace, resource, selector)
 
     def condition(self, name: str, kind: str) -> Object:
         """A condition of a tier, or an empty one."""
-        found = self.get("servicetier", name).get("status", {}).get("conditions", [])
+        found = self.get("servicetiers", name).get("status", {}).get("conditions", [])
         return next((c for c in found if c["type"] == kind), {"status": "", "reason": "", "message": ""})
 
     def until(self, what: str, probe: Callable[[], T | None], *, seconds: float = 60) -> T:
@@ -128,7 +127,7 @@ class Kit:
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def url(self, name: str) -> str:
-        service = self.get("service", f"{name}-pool")
+        service = self.get("services", f"{name}-pool")
         return f"http://{service['spec']['clusterIP']}:{PORT}"
 
     def events(self, name: str) -> Objects:

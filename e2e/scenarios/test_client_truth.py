@@ -54,7 +54,7 @@ def test_client_side_attainment_and_the_operators_error_ratio_agree_within_half_
     while len(rounds) < ROUNDS and not (rounds and agree(pairs)):
         rounds.append(asyncio.run(run(plan)).targets[name])
         time.sleep(SETTLE_SECONDS)
-        slos = {slo["sli"]: slo for slo in kit.get("servicetier", name)["status"]["slos"]}
+        slos = {slo["sli"]: slo for slo in kit.get("servicetiers", name)["status"]["slos"]}
         pairs = [misses(rounds, slos[sli], threshold) for sli, threshold in (("TTFT", TTFT_MS), ("TPOT", TPOT_MS))]
     assert all(slo["boundaryAligned"] for slo in slos.values())
     assert all(0 < client < 100 for client, _ in pairs)

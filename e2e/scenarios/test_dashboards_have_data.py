@@ -104,7 +104,7 @@ def test_every_query_of_the_dashboards_has_data(shown: Kit, tmp_path: Path) -> N
     # The operator's counters begin with its process, which other scenarios end: a decision and a resize anew, by few
     # slots and another burst.
     shown.apply(wanted(mode="Fixed", seqs=5))
-    shown.until("five slots", lambda: shown.get("servicetier", "shown")["status"].get("seqs") == "5")
+    shown.until("five slots", lambda: shown.get("servicetiers", "shown")["status"].get("seqs") == "5")
     shown.apply(wanted(mode="Auto", seqs=5))
     missing = {name: expr for path in DASHBOARDS for name, expr in expressions(path).items()}
     total = len(missing)

@@ -173,7 +173,7 @@ def served_columns(cluster: Cluster) -> list[str]:
 
 
 def limited(kit: Kit, name: str, *, to: str) -> bool:
-    return bool(kit.get("configmap", f"{name}-pool-limit")["data"]["max-num-seqs"] == to)
+    return bool(kit.get("configmaps", f"{name}-pool-limit")["data"]["max-num-seqs"] == to)
 
 
 def names_of(cluster: Cluster, kinds: str, *where: str) -> set[str]:

@@ -27,7 +27,7 @@ def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_strea
     wanted = changed(tier("gold"), "spec.scaling.replicas", {"min": 2, "max": 2})
     wanted = changed(wanted, "spec.scaling.mode", "Fixed")
     kit.apply(wanted)
-    kit.until("two Ready pods", lambda: kit.get("deployment", "gold-pool")["status"].get("readyReplicas") == 2)
+    kit.until("two Ready pods", lambda: kit.get("deployments", "gold-pool")["status"].get("readyReplicas") == 2)
     uids = {pod["metadata"]["uid"] for pod in kit.pods("gold")}
 
     phase = Phase(duration_s=20, rate_per_s=4, max_output_tokens=64, max_prompt_tokens=512)
@@ -49,7 +49,7 @@ def test_a_new_cap_reaches_every_pod_under_load_without_a_restart_or_a_cut_strea
     )
 
     def confirmed() -> Object | None:
-        status = kit.get("servicetier", "gold")["status"]
+        status = kit.get("servicetiers", "gold")["status"]
         return status["liveResize"] if status["maxNumSeqs"].get("applied") == 6 else None
 
     live = kit.until("the resize to be confirmed", confirmed)
@@ -64,7 +64,7 @@ def test_an_unknown_engine_version_takes_the_restart_path_and_status_says_so(kit
     del unknown["spec"]["engine"]["version"]  # the tag "dev" does not tell
     kit.apply(unknown)
     kit.until_ready("gold")
-    live = kit.get("servicetier", "gold")["status"]["liveResize"]
+    live = kit.get("servicetiers", "gold")["status"]["liveResize"]
     assert live["supported"] is False
     assert "spec.engine.version" in live["message"]
     before = {pod["metadata"]["uid"] for pod in kit.pods("gold")}

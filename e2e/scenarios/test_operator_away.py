@@ -32,7 +32,7 @@ def operator_away(cluster: Cluster) -> Iterator[None]:
 
 def the_table_shows_promise_and_state(kit: Kit) -> None:
     kit.apply(TIER | {"metadata": {"name": "shown"}})
-    written = kit.get("servicetier", "shown") | {"status": STATUS}
+    written = kit.get("servicetiers", "shown") | {"status": STATUS}
     kit.kubectl("replace", "--subresource=status", "-f", "-", input=json.dumps(written))
     head, row = kit.kubectl("get", "svctier", "shown").splitlines()
     assert re.split(r"\s{2,}", head.strip()) == [

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(300)]
 
 def revision(kit: Kit, name: str) -> str:
     """The Deployment's own count of its templates: it moves when, and only when, pods are rolled."""
-    annotations = kit.get("deployment", f"{name}-pool")["metadata"]["annotations"]
+    annotations = kit.get("deployments", f"{name}-pool")["metadata"]["annotations"]
     return str(annotations["deployment.kubernetes.io/revision"])
 
 
@@ -27,7 +27,7 @@ def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit) -> None:
     kit.until_ready("gold")
     row = kit.kubectl("get", "servicetiers", "gold")
     print(row)
-    uid = kit.get("servicetier", "gold")["metadata"]["uid"]
+    uid = kit.get("servicetiers", "gold")["metadata"]["uid"]
     children = [
         *kit.list("deployments"),
         *kit.list("services"),
@@ -50,7 +50,7 @@ def test_a_tier_becomes_ready_and_its_children_go_with_it(kit: Kit) -> None:
 def test_nothing_of_ours_is_on_the_users_object(kit: Kit) -> None:
     kit.apply(tier("gold"))
     kit.until_ready("gold")
-    metadata = kit.get("servicetier", "gold")["metadata"]
+    metadata = kit.get("servicetiers", "gold")["metadata"]
     assert "finalizers" not in metadata
     assert set(metadata["annotations"]) == {"kubectl.kubernetes.io/last-applied-configuration"}
     assert metadata["generation"] == 1
@@ -75,7 +75,7 @@ def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does
 
     wanted = changed(wanted, "spec.engine.maxNumSeqs", 24)
     kit.apply(wanted)
-    kit.until("the new cap", lambda: kit.get("configmap", "gold-pool-limit")["data"]["max-num-seqs"] == "24")
+    kit.until("the new cap", lambda: kit.get("configmaps", "gold-pool-limit")["data"]["max-num-seqs"] == "24")
     assert kit.pods("gold")[0]["metadata"]["uid"] == pod
     assert revision(kit, "gold") == before
 
@@ -84,7 +84,7 @@ def test_every_engine_field_reaches_the_pod_and_rolls_it_while_max_num_seqs_does
         wanted = changed(wanted, path, value)
         kit.apply(wanted)
         kit.until(f"a new template after {path}", partial(rolled, kit, "gold", since=before))
-        container = kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]["containers"][0]
+        container = kit.get("deployments", "gold-pool")["spec"]["template"]["spec"]["containers"][0]
         text = " ".join([*container["args"], *(f"{e['name']}={e.get('value')}" for e in container["env"])])
         assert shown in text, path
     kit.until_ready("gold", seconds=120)
@@ -97,7 +97,7 @@ def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit) -> None:
     kit.kubectl("patch", "deployment", "gold-pool", "-p", patch)
 
     def repaired() -> bool:
-        return kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]["enableServiceLinks"] is False
+        return kit.get("deployments", "gold-pool")["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
     kit.until("the template to be put back", repaired)
     kit.kubectl("delete", "service", "gold-pool")
@@ -105,7 +105,7 @@ def test_drift_is_repaired_and_a_rollout_restart_is_kept(kit: Kit) -> None:
 
     kit.kubectl("rollout", "restart", "deployment/gold-pool")
     kit.kubectl("rollout", "status", "deployment/gold-pool", "--timeout=90s")
-    template = kit.get("deployment", "gold-pool")["spec"]["template"]
+    template = kit.get("deployments", "gold-pool")["spec"]["template"]
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]
 
 
@@ -129,7 +129,7 @@ def test_a_bad_tier_is_stalled_and_its_neighbour_does_not_notice(kit: Kit) -> No
 
     stalled = kit.until_condition("taken", "Stalled", "True")
     assert "taken-pool" in stalled["message"]
-    assert kit.get("deployment", "taken-pool")["metadata"]["labels"] == {"mine": "yes"}
+    assert kit.get("deployments", "taken-pool")["metadata"]["labels"] == {"mine": "yes"}
 
     stalled = kit.until_condition("secretless", "Stalled", "True")
     assert "no-such-secret" in stalled["message"]

@@ -23,7 +23,7 @@ REFUSED = {
 
 def what_the_api_server_says(kit: Kit, name: str) -> str:
     """Of the pods that the tier's Deployment cannot make; empty while it says nothing."""
-    conditions = kit.get("deployment", f"{name}-pool").get("status", {}).get("conditions", [])
+    conditions = kit.get("deployments", f"{name}-pool").get("status", {}).get("conditions", [])
     return next((str(c["message"]) for c in conditions if c["type"] == "ReplicaFailure"), "")
 
 

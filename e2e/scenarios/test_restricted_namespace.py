@@ -16,9 +16,9 @@ def test_a_pool_serves_in_a_restricted_namespace_and_its_engine_runs_as_any_user
     kit.cluster.kubectl("label", "namespace", kit.namespace, "pod-security.kubernetes.io/enforce=restricted")
     kit.apply(tier("gold"))
     kit.until_ready("gold")
-    spec = kit.get("deployment", "gold-pool")["spec"]["template"]["spec"]
+    spec = kit.get("deployments", "gold-pool")["spec"]["template"]["spec"]
     other = spec | {"securityContext": spec["securityContext"] | {"runAsUser": ANY_USER}}
     kit.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any-user"}, "spec": other})
     kit.kubectl("wait", "--for=condition=Ready", "pod/any-user", "--timeout=60s")
-    (status,) = kit.get("pod", "any-user")["status"]["containerStatuses"]
+    (status,) = kit.get("pods", "any-user")["status"]["containerStatuses"]
     assert status["restartCount"] == 0

@@ -91,7 +91,7 @@ def new_leader_acts(kit: Kit, gone: str, cap: int, *, within: float) -> float:
     kit.until("another leader", lambda: leader(kit) not in ("", gone), seconds=within)
     took = time.monotonic() - began
     kit.apply(changed(tier("gold"), "spec.engine.maxNumSeqs", cap))
-    kit.until(f"the cap {cap}", lambda: kit.get("configmap", "gold-pool-limit")["data"]["max-num-seqs"] == str(cap))
+    kit.until(f"the cap {cap}", lambda: kit.get("configmaps", "gold-pool-limit")["data"]["max-num-seqs"] == str(cap))
     return took
 
 
