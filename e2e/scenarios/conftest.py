@@ -2,8 +2,9 @@
 
 The cluster stays up afterwards, so that the next run starts in seconds; ``make down`` ends it.
 
-Scenarios marked ``alongside`` run side by side, by pytest-xdist: most of their time they wait. The others want the
-operator or the machine for themselves and run one after the other.
+Scenarios marked ``alongside`` run side by side, by pytest-xdist: most of their time they wait. Those marked
+``exchanged`` end or replace the operator; they wait, too, and leave the processor to tests that need no cluster. The
+others want the machine for themselves and run one after the other.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first; a worker with a single test is handed the next file at once, so short
-#: ones come behind the long scenarios. One after the other, real vLLM loads while the operator is exchanged, installed
-#: and removed, and the steady tiers' five minutes pass while the demo runs beside them.
+#: ones come behind the long scenarios. One after the other, real vLLM loads while the steady tiers come to rest, whose
+#: five minutes pass while the demo runs beside them.
 ORDER = (
     "test_api_contract",
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
@@ -35,13 +36,13 @@ ORDER = (
     "test_many_go_at_once",
     "test_live_resize",
     "test_operator_away",
-    "test_real_vllm_begins_to_load",
     "test_standby_takes_over",
     "test_helm_install",
+    "test_real_vllm_begins_to_load",
     "test_steady_tiers_are_set_up",
+    "test_a_tier_to_show_is_set_up",
     "test_real_vllm",
     "test_steady_tiers_come_to_rest",
-    "test_a_tier_to_show_is_set_up",
     "test_demo",
     "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
     "test_every_query_of_the_dashboards_has_data",
@@ -51,7 +52,7 @@ ORDER = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by ``ORDER``, which names files and single tests; what it does not name goes where real vLLM loads."""
+    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before real vLLM loads."""
 
     def place(item: pytest.Item) -> int:
         for name in (getattr(item, "originalname", item.name), item.path.stem):

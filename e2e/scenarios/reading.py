@@ -18,6 +18,7 @@ APIS = {
     "configmaps": "/api/v1",
     "deployments": "/apis/apps/v1",
     "events": "/api/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "pods": "/api/v1",
     "services": "/api/v1",

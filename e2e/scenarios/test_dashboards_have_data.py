@@ -73,7 +73,7 @@ def wanted(*, mode: str, seqs: int) -> Object:
 
 def ask(kit: Kit, expr: str) -> list[dict[str, Any]]:
     """An instant query to the cluster's Prometheus. Raises AssertionError with its words where it refuses."""
-    service = json.loads(kit.cluster.kubectl("-n", "monitoring", "get", "service", "prometheus", "-o", "json"))
+    service = Kit(kit.cluster, "monitoring").get("services", "prometheus")
     url = f"http://{service['spec']['clusterIP']}:9090/api/v1/query?" + urllib.parse.urlencode({"query": expr})
     try:
         with urllib.request.urlopen(url, timeout=20) as answer:

@@ -36,7 +36,7 @@ from e2e.platform import (
 )
 from e2e.scenarios.kit import Kit, Object, changed, tier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.exchanged, pytest.mark.timeout(600)]
 
 #: The chart that is upgraded from: the last commit whose CRD has other columns, so that an upgrade of the CRD shows.
 PREVIOUS = "99a71c0b2bb38a0170126cf7606e533e32a5a49a"
@@ -50,7 +50,8 @@ AS_YAML = ("--dry-run=client", "-o", "yaml")
 CRD = "crd/servicetiers.tierkeeper.dev"
 DEPLOYMENT = ("-n", OPERATOR_NAMESPACE, "deployment", RELEASE)
 EXTRAS = "podmonitors,servicemonitors,networkpolicies,poddisruptionbudgets"
-MINE = ("-l", f"app.kubernetes.io/instance={RELEASE},helm.sh/chart")
+SELECTOR = f"app.kubernetes.io/instance={RELEASE},helm.sh/chart"
+MINE = ("-l", SELECTOR)
 
 
 def everything(namespace: str) -> dict[str, Any]:
@@ -212,8 +213,8 @@ def every_object_is_known_to_the_api_server_field_by_field(kit: Kit, values: dic
 def remove(kit: Kit, *, helm: int) -> None:
     """`helm uninstall`, and the operator's process has ended: no second one may begin beside it."""
     uninstall_operator(kit.cluster, helm=helm)
-    operator = ("get", "pods", "-n", OPERATOR_NAMESPACE, *MINE, "-o", "name")
-    kit.until("the operator to be gone", lambda: not kit.cluster.kubectl(*operator))
+    operators = Kit(kit.cluster, OPERATOR_NAMESPACE)
+    kit.until("the operator to be gone", lambda: not operators.list("pods", SELECTOR))
 
 
 def install_and_upgrade(kit: Kit, values: dict[str, Any], previous_chart: Path, *, helm: int) -> None:

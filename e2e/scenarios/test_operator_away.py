@@ -14,7 +14,7 @@ from e2e.platform import OPERATOR_NAMESPACE, RELEASE, wait_for_rollout
 from e2e.scenarios.kit import Kit, tier
 from tests.api.full_tier import STATUS, TIER
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.exchanged, pytest.mark.timeout(300)]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from e2e.cluster import Cluster
 from e2e.platform import OPERATOR_NAMESPACE, RELEASE, install_operator, merged, run_helm
 from e2e.scenarios.kit import Kit, Object, changed, tier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.exchanged, pytest.mark.timeout(400)]
 
 POD = "authentication.kubernetes.io/pod-name"
 DURATION_SECONDS = 10
@@ -53,14 +53,14 @@ def standby(platform: Cluster) -> Iterator[None]:
 
 def operators(kit: Kit) -> list[Object]:
     """The operator's pods that are not on their way out."""
-    selector = ("-l", f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=operator")
-    pods: list[Object] = json.loads(kit.cluster.kubectl(*IN_OPERATORS, "get", "pods", *selector, "-o", "json"))["items"]
+    selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component=operator"
+    pods = Kit(kit.cluster, OPERATOR_NAMESPACE).list("pods", selector)
     return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 def leader(kit: Kit) -> str:
     """The pod that holds the Lease; empty while nobody does."""
-    lease = json.loads(kit.cluster.kubectl(*IN_OPERATORS, "get", "lease", RELEASE, "-o", "json"))
+    lease = Kit(kit.cluster, OPERATOR_NAMESPACE).get("leases", RELEASE)
     holder: str = lease["spec"].get("holderIdentity", "")
     return holder.rpartition("_")[0]
 
