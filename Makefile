@@ -70,7 +70,8 @@ platform: up
 	$(PY) -m e2e.tools >/dev/null
 	$(PY) -m e2e.platform up
 
-e2e: up exchanged alongside alone ## Run the scenarios on the real local cluster (started if it is down, left up)
+e2e: up ## Run the scenarios on the real local cluster (started if it is down, left up)
+	$(MAKE) -j1 exchanged alongside alone
 
 # Scenarios that end or replace the operator; those that mostly wait, side by side; those that want the machine.
 exchanged: $(STAMP)
