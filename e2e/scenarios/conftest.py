@@ -22,11 +22,10 @@ from e2e.demo.story import NAMESPACE as DEMO_NAMESPACE
 from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
-#: Side by side, what takes longest begins first; a worker with a single test is handed the next file at once, so short
-#: ones come behind the long scenarios. One after the other, real vLLM loads while the steady tiers come to rest, whose
-#: five minutes pass while the demo runs beside them.
+#: Side by side, what takes longest begins first, and the many small ones of the API's contract fill in; real vLLM loads
+#: at their end. One after the other, those that wait longest come first where the operator is exchanged, while other
+#: tests have the processor; the steady tiers' five minutes pass while the demo runs beside them.
 ORDER = (
-    "test_api_contract",
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
     "test_promql_on_real_prometheus",
@@ -35,9 +34,11 @@ ORDER = (
     "test_a_shrink_cuts_no_stream",
     "test_many_go_at_once",
     "test_live_resize",
-    "test_operator_away",
-    "test_standby_takes_over",
+    "test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes",
     "test_helm_install",
+    "test_standby_takes_over",
+    "test_operator_away",
+    "test_api_contract",
     "test_real_vllm_begins_to_load",
     "test_steady_tiers_are_set_up",
     "test_a_tier_to_show_is_set_up",
@@ -52,13 +53,13 @@ ORDER = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before real vLLM loads."""
+    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before the API's contract."""
 
     def place(item: pytest.Item) -> int:
         for name in (getattr(item, "originalname", item.name), item.path.stem):
             if name in ORDER:
                 return ORDER.index(name)
-        return ORDER.index("test_standby_takes_over")
+        return ORDER.index("test_live_resize")
 
     items.sort(key=place)
 

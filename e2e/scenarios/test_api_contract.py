@@ -71,13 +71,13 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def judge(cluster: Cluster) -> Iterator[Judge]:
-    """A namespace with one stored tier, which is paused so that no operator makes a pool of it; gone at the end."""
+    """A namespace of this worker with one stored tier, paused so that it gets no pool; gone at the end."""
     kubectl = cluster.kubectl
     kubectl("create", "namespace", NAMESPACE)
     tier = changed(TIER | {"metadata": {"name": "gold", "namespace": NAMESPACE}}, "spec.scaling.mode", "Paused")
     created = json.loads(kubectl("create", "-o", "json", "-f", "-", input=json.dumps(tier)))
     yield Judge(client.CustomObjectsApi(config.new_client_from_config(str(cluster.kubeconfig))), created)
-    kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
+    kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 @pytest.mark.parametrize("case", [c for c in OF_SPEC if c.accepted], ids=lambda c: c.id)

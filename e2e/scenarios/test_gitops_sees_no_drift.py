@@ -23,7 +23,7 @@ from e2e.load.runner import run
 from e2e.load.trace import EXCERPT, Trace
 from e2e.scenarios.kit import Kit, Object, changed, tier
 
-SECONDS = int(os.environ.get("TIERKEEPER_E2E_GITOPS_SECONDS", "120"))
+SECONDS = int(os.environ.get("TIERKEEPER_E2E_GITOPS_SECONDS", "90"))
 EVERY_SECONDS = 5.0
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(SECONDS + 200)]
@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(SECOND
 NAME = "gold"
 
 #: Two slots of the profile ``demo`` carry two requests a second: a step of 24 + 2 x 0.7 = 25 ms, times 32 tokens, is
-#: 0.8 s, and 2 / 0.8 = 2.5. Four a second make a queue that only levers end; the minute after it lets them go back.
-BUSY = Phase(duration_s=60, rate_per_s=4, max_prompt_tokens=128, max_output_tokens=32, name="busy")
-QUIET = Phase(duration_s=60, rate_per_s=0.2, max_prompt_tokens=128, max_output_tokens=32, name="quiet")
+#: 0.8 s, and 2 / 0.8 = 2.5. Four a second make a queue that only levers end; the quiet after it lets them go back.
+BUSY = Phase(duration_s=45, rate_per_s=4, max_prompt_tokens=128, max_output_tokens=32, name="busy")
+QUIET = Phase(duration_s=45, rate_per_s=0.2, max_prompt_tokens=128, max_output_tokens=32, name="quiet")
 
 
 def wanted() -> Object:
@@ -65,7 +65,7 @@ class GitOps:
                 self.failures.append(str(error))
 
     def load(self) -> None:
-        phases = [BUSY, QUIET] * max(1, SECONDS // 120)
+        phases = [BUSY, QUIET] * max(1, SECONDS // 90)
         plan = LoadPlan(trace=Trace.read(EXCERPT), targets=[TargetPlan(NAME, self.kit.url(NAME), NAME, phases)], seed=5)
         asyncio.run(run(plan))
 

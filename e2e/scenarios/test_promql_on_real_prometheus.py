@@ -27,7 +27,7 @@ from tierkeeper.slo.readings import Readings, group
 from tierkeeper.slo.signals import MetricLabels, Signal, SignalKind
 from tierkeeper.tier import Objective, TierKey
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.xdist_group("promql"), pytest.mark.timeout(900)]
 
 LABELS = MetricLabels()
 WINDOWS = Windows((BurnPair(6, 12, 6.0),))

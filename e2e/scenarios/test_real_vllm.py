@@ -38,16 +38,23 @@ WATCHED = 8
 """Streams whose gaps are kept: 8 x 7 long ones among a few hundred."""
 
 
-# Of the session, not of the module: other modules' scenarios run while it loads.
-@pytest.fixture(scope="session")
-def real(platform: Cluster) -> Iterator[Kit]:
-    """A namespace with the tier of real vLLM."""
+@pytest.fixture
+def real(platform: Cluster) -> Kit:
+    """A namespace with the tier of real vLLM. It stays: other scenarios run while it loads."""
     load(platform, ["vllm-cpu"])
     kit = Kit(platform, "e2e-real-vllm")
-    kit.create_namespace()
+    namespace = kit.kubectl("create", "namespace", kit.namespace, "--dry-run=client", "-o", "yaml")
+    kit.kubectl("apply", "-f", "-", input=namespace)
     kit.apply(real_tier())
-    yield kit
-    kit.delete_namespace(wait=False)
+    return kit
+
+
+@pytest.fixture
+def served(real: Kit) -> Iterator[Kit]:
+    """The same, once it serves; gone at the end."""
+    real.until_ready("real", seconds=300)
+    yield real
+    real.delete_namespace(wait=False)
 
 
 def real_tier() -> Object:
@@ -148,16 +155,16 @@ async def wait_for(probe: Callable[[], Any], wanted: Callable[[float], bool], *,
     raise AssertionError(f"still {value} after {seconds} s")
 
 
+@pytest.mark.alongside
 def test_real_vllm_begins_to_load(real: Kit) -> None:
     real.until("its pod", lambda: real.pods("real"))
 
 
-def test_real_vllm_serves_as_a_tier_and_both_limits_change_live_under_load(real: Kit) -> None:
-    real.until_ready("real", seconds=300)
-    pod = real.pods("real")[0]
+def test_real_vllm_serves_as_a_tier_and_both_limits_change_live_under_load(served: Kit) -> None:
+    pod = served.pods("real")[0]
     url = f"http://{pod['status']['podIP']}:{PORT}"
-    cap_streams, budget_streams = asyncio.run(both_limits(real, url))
-    after = real.pods("real")[0]
+    cap_streams, budget_streams = asyncio.run(both_limits(served, url))
+    after = served.pods("real")[0]
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert [c["restartCount"] for c in after["status"]["containerStatuses"]] == [0]
     assert cap_streams.failed + budget_streams.failed == []
