@@ -23,8 +23,7 @@ from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first, and the many small ones of the API's contract fill in; real vLLM loads
-#: at their end. One after the other, those that wait longest come first where the operator is exchanged, while other
-#: tests have the processor; the steady tiers' five minutes pass while the demo runs beside them.
+#: at their end. One after the other, the steady tiers' five minutes pass while the demo runs beside them.
 ORDER = (
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
@@ -34,10 +33,9 @@ ORDER = (
     "test_a_shrink_cuts_no_stream",
     "test_many_go_at_once",
     "test_live_resize",
-    "test_the_namespace_that_holds_operator_and_tiers_is_gone_within_two_minutes",
-    "test_helm_install",
-    "test_standby_takes_over",
     "test_operator_away",
+    "test_standby_takes_over",
+    "test_helm_install",
     "test_api_contract",
     "test_real_vllm_begins_to_load",
     "test_steady_tiers_are_set_up",
