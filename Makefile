@@ -79,7 +79,7 @@ exchanged: $(STAMP)
 	.venv/bin/pytest e2e/scenarios -m "exchanged" -q -s --durations=5
 
 alongside: $(STAMP)
-	.venv/bin/pytest e2e/scenarios -m "alongside" -q -n 8 --dist loadgroup --no-loadscope-reorder --durations=10
+	.venv/bin/pytest e2e/scenarios -m "alongside" -q -n 6 --dist loadgroup --no-loadscope-reorder --durations=10
 
 alone: $(STAMP)
 	.venv/bin/pytest e2e/scenarios -m "not exchanged and not alongside" -q -s --durations=20

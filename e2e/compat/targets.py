@@ -110,7 +110,7 @@ def _prometheus(name: str, release: str, parameter: str) -> Target:
         return _pytest(f"{name}-rules", "tests/rules", "-k", parameter)
 
     def queries() -> str:
-        return _pytest(f"{name}-queries", "e2e/scenarios/test_promql_on_real_prometheus.py", "-k", parameter)
+        return _pytest(f"{name}-queries", "tests/adapters/test_promql_on_real_prometheus.py", "-k", parameter)
 
     return Target("Prometheus", name, release, {"build": build, "rules": rules, "queries": queries})
 

@@ -22,22 +22,22 @@ from e2e.demo.story import NAMESPACE as DEMO_NAMESPACE
 from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
-#: Side by side, what takes longest begins first, and the many small ones of the API's contract fill in; real vLLM loads
-#: at their end. One after the other, the steady tiers' five minutes pass while the demo runs beside them.
+#: Side by side, what takes longest begins first; the many small cases of the API's contract, which need no operator,
+#: pass while the first wait for it, and real vLLM loads at the end. One after the other, the steady tiers' five minutes
+#: pass while the demo runs beside them.
 ORDER = (
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
-    "test_promql_on_real_prometheus",
     "test_refused_pods_are_named",
+    "test_api_contract",
     "test_pool_lifecycle",
     "test_a_shrink_cuts_no_stream",
     "test_many_go_at_once",
     "test_live_resize",
+    "test_real_vllm_begins_to_load",
     "test_operator_away",
     "test_standby_takes_over",
     "test_helm_install",
-    "test_api_contract",
-    "test_real_vllm_begins_to_load",
     "test_steady_tiers_are_set_up",
     "test_a_tier_to_show_is_set_up",
     "test_real_vllm",
@@ -51,7 +51,7 @@ ORDER = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before the API's contract."""
+    """Sort by ``ORDER``, which names files and single tests; what it does not name goes before ``test_live_resize``."""
 
     def place(item: pytest.Item) -> int:
         for name in (getattr(item, "originalname", item.name), item.path.stem):

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from e2e import tools
-from e2e.scenarios.pages import ITL, OLD_TPOT, REQUEST_TPOT, Pod, configuration, exporter
 from e2e.tools.server import serving
+from tests.adapters.pages import ITL, OLD_TPOT, REQUEST_TPOT, Pod, configuration, exporter
 from tierkeeper.adapters.prometheus import PrometheusSource
 from tierkeeper.render import promql
 from tierkeeper.render.promql import queries
@@ -27,7 +27,7 @@ from tierkeeper.slo.readings import Readings, group
 from tierkeeper.slo.signals import MetricLabels, Signal, SignalKind
 from tierkeeper.tier import Objective, TierKey
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alongside, pytest.mark.xdist_group("promql"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.built, pytest.mark.timeout(900)]
 
 LABELS = MetricLabels()
 WINDOWS = Windows((BurnPair(6, 12, 6.0),))
