@@ -23,8 +23,8 @@ from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first; the many small cases of the API's contract, which need no operator,
-#: pass while the first wait for it, and real vLLM loads at the end. One after the other, the steady tiers' five minutes
-#: pass while the demo runs beside them.
+#: pass while the first wait for it. One after the other, real vLLM loads while the operator is exchanged, and the steady
+#: tiers' five minutes pass while the demo runs beside them.
 ORDER = (
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
@@ -34,8 +34,8 @@ ORDER = (
     "test_a_shrink_cuts_no_stream",
     "test_many_go_at_once",
     "test_live_resize",
-    "test_real_vllm_begins_to_load",
     "test_operator_away",
+    "test_real_vllm_begins_to_load",
     "test_standby_takes_over",
     "test_helm_install",
     "test_steady_tiers_are_set_up",

@@ -155,7 +155,7 @@ async def wait_for(probe: Callable[[], Any], wanted: Callable[[float], bool], *,
     raise AssertionError(f"still {value} after {seconds} s")
 
 
-@pytest.mark.alongside
+@pytest.mark.exchanged  # it loads while the others of these wait
 def test_real_vllm_begins_to_load(real: Kit) -> None:
     real.until("its pod", lambda: real.pods("real"))
 
