@@ -23,8 +23,8 @@ from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first; the many small cases of the API's contract, which need no operator,
-#: pass while the first wait for it. One after the other, real vLLM loads while the operator is exchanged, and the steady
-#: tiers' five minutes pass while the demo runs beside them.
+#: pass while the first wait for it. One after the other, real vLLM loads while the operator is exchanged, and the
+#: steady tiers' five minutes pass while the demo runs beside them.
 ORDER = (
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
