@@ -6,6 +6,8 @@ The words of the real API server are compared with those that the tests without 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from e2e.scenarios.kit import Kit, changed, tier
@@ -67,3 +69,23 @@ def ends(kit: Kit, name: str) -> int:
     """How often the engine of the tier's first pod has ended."""
     container = kit.pods(name)[0]["status"]["containerStatuses"][0]
     return int(container["restartCount"]) + ("running" not in container["state"])
+
+
+def test_a_replica_at_a_gate_is_told_with_the_gate_and_serves_once_it_opens(kit: Kit) -> None:
+    """As Kueue's pods wait for quota; what somebody adds to the Deployment beside our fields stays."""
+    kit.apply(tier("gated"))
+    kit.until_ready("gated")
+    gate = "example.com/quota"
+    template = {"spec": {"schedulingGates": [{"name": gate}]}}
+    kit.kubectl("patch", "deployment", "gated-pool", "-p", json.dumps({"spec": {"template": template}}))
+    told = kit.until_condition("gated", "Ready", "False", reason="Unschedulable")
+    (pod,) = kit.pods("gated")
+    print(told["message"])
+    assert (
+        f"pod {pod['metadata']['name']} waits at its scheduling gate {gate}: whoever set it opens it" in told["message"]
+    )
+
+    opened = [{"op": "remove", "path": "/spec/schedulingGates"}]
+    kit.kubectl("patch", "pod", pod["metadata"]["name"], "--type=json", "-p", json.dumps(opened))
+    kit.until_ready("gated")
+    assert [pod["metadata"]["uid"]] == [one["metadata"]["uid"] for one in kit.pods("gated")]

@@ -100,6 +100,21 @@ def test_a_pod_without_a_node_carries_the_scheduler_s_words():
     assert (view.phase, view.message) == (PodPhase.UNSCHEDULABLE, said)
 
 
+def test_a_pod_at_a_gate_has_no_node_and_names_the_gate():
+    """As the API server and the scheduler of 1.36 have it, before Kueue admits the pod."""
+    said = "Scheduling is blocked due to non-empty scheduling gates"
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": said}
+    gated = pod(status={"phase": "Pending", "conditions": [scheduled]})
+    gated["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    view = only(gated)
+    assert (view.phase, view.reason) == (PodPhase.UNSCHEDULABLE, ConditionReason.UNSCHEDULABLE)
+    assert view.message == "pod gold-pool-abc-1 waits at its scheduling gate kueue.x-k8s.io/admission"
+
+
+def test_a_pod_that_the_scheduler_has_not_looked_at_is_capacity_to_come():
+    assert only(pod(status={"phase": "Pending"})).phase is PodPhase.STARTING
+
+
 @pytest.mark.parametrize(
     ("state", "reason", "says"),
     [

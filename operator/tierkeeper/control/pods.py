@@ -39,6 +39,8 @@ class PodView:
     message: str = ""
     hopeless: bool = False
     """Waiting does not mend it: a person has to change what the message names."""
+    gated: bool = False
+    """It has no node because somebody else, such as Kueue, has not let it in yet."""
     lost: bool = False
     """It was Ready since its container started, and is not any more."""
     unmade: bool = False
@@ -131,7 +133,7 @@ _NO_CAUSE = _Cause(None, "", hopeless=False)
 
 def _view(pod: Object, nudge_annotation: str) -> PodView:
     meta, status = pod["metadata"], pod.get("status") or {}
-    phase, cause = _classify(meta, status)
+    phase, cause = _classify(pod, meta, status)
     return PodView(
         name=meta["name"],
         phase=phase,
@@ -139,6 +141,7 @@ def _view(pod: Object, nudge_annotation: str) -> PodView:
         reason=cause.reason,
         message=cause.text,
         hopeless=cause.hopeless,
+        gated=phase is PodPhase.UNSCHEDULABLE and bool((pod.get("spec") or {}).get("schedulingGates")),
         lost=_lost(status),
         unmade=_unmade(status),
         startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
@@ -190,7 +193,7 @@ def _ready_in(run: Mapping[str, Any], since: str | None) -> bool:
     return bool(since and began and began < since)
 
 
-def _classify(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodPhase, _Cause]:
+def _classify(pod: Object, meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodPhase, _Cause]:
     if meta.get("deletionTimestamp"):
         return PodPhase.TERMINATING, _NO_CAUSE
     if status.get("phase") in ("Failed", "Succeeded"):
@@ -201,11 +204,22 @@ def _classify(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodPh
         return PodPhase.FAILING, replace(cause, text=f"pod {meta['name']}: {cause.text}")
     if conditions.get("Ready", {}).get("status") == "True":
         return PodPhase.READY, _NO_CAUSE
-    scheduled = conditions.get("PodScheduled", {})
-    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
-        said = str(scheduled.get("message", ""))
+    if (said := _why_without_a_node(pod, conditions.get("PodScheduled", {}))) is not None:
         return PodPhase.UNSCHEDULABLE, _Cause(ConditionReason.UNSCHEDULABLE, said, hopeless=False)
     return PodPhase.STARTING, _NO_CAUSE
+
+
+def _why_without_a_node(pod: Object, scheduled: Mapping[str, Any]) -> str | None:
+    """What keeps a pod from a node; None where nothing does, or the scheduler has not looked yet.
+
+    A gate is somebody's queue for quota, such as Kueue's: whether it opens is as open as whether a node comes.
+    """
+    if scheduled.get("status") != "False":
+        return None
+    if scheduled.get("reason") == "SchedulingGated":
+        gates = ", ".join(gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
+        return f"pod {pod['metadata']['name']} waits at its scheduling gate {gates}"
+    return str(scheduled.get("message", "")) if scheduled.get("reason") == "Unschedulable" else None
 
 
 def _done(init: Mapping[str, Any]) -> bool:

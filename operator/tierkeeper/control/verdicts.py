@@ -147,6 +147,8 @@ def _said(pod: PodView) -> str:
     """A failing pod's message. The scheduler's own words say what is short, and not what to do."""
     if pod.reason is not Why.UNSCHEDULABLE:
         return pod.message
+    if pod.gated:
+        return f"{pod.message}: whoever set it opens it; see the queue and its quota."
     said = _PREEMPTION.sub("", pod.message).rstrip(". ") or "No node has room"
     if "volume" in said.lower() and "Insufficient" not in said:
         return f"{said}: have the claim there and bound (`kubectl get pvc`), or correct spec.model.volumeClaim."
