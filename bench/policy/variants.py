@@ -54,7 +54,7 @@ def no_burn(view: TierView) -> TierView:
 
 def _clean(slo: SloAssessment) -> SloAssessment:
     none = Ratio(0.0, 0.0, 0.0)
-    windows = tuple(window._replace(ratio=none, burn=none) for window in slo.windows)
+    windows = tuple(dataclasses.replace(window, ratio=none, burn=none) for window in slo.windows)
     left = None if slo.budget_left is None else 1.0
     return dataclasses.replace(slo, windows=windows, budget_left=left, burning=False, urgent=False)
 

@@ -57,7 +57,7 @@ class Bounds:
     max: int
 
     def clamp(self, value: int) -> int:
-        return max(self.min, min(self.max, value))
+        return self.min if value < self.min else self.max if value > self.max else value
 
 
 @dataclass(frozen=True, slots=True)

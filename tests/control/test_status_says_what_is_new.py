@@ -36,7 +36,7 @@ def slo(sli=Sli.TTFT, *, p99=0.412, burn=1.4, ratios=None, met=True, at_or_above
         threshold_seconds=0.5,
         state=SignalState.OK,
         reason="Ok",
-        message=f"{sli} is fine",
+        said=f"{sli} is fine",
         metric="vllm:x",
         windows=(WindowSli(300, 120.0, ratios or ratio(burn / 100), ratio(burn)),),
         p99=Quantile(p99, at_or_above),
@@ -48,7 +48,7 @@ def slo(sli=Sli.TTFT, *, p99=0.412, burn=1.4, ratios=None, met=True, at_or_above
 
 def assessment(*slos, state=SignalState.OK, reason="Ok", message="measured"):
     return Assessment(
-        key=TierKey("llm", "gold"), state=state, reason=reason, message=message, slos={s.sli: s for s in slos}
+        key=TierKey("llm", "gold"), state=state, reason=reason, said=message, slos={s.sli: s for s in slos}
     )
 
 

@@ -130,6 +130,14 @@ def test_no_step_at_the_token_budget_is_longer_than_tpot(lengths, slowness, batc
     assert step <= max(tpot, slowness * (decode + PROFILE.per_prefill_token_seconds)) * (1 + 1e-9)
 
 
+@given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(4, 256), usable=st.floats(4, 500))
+def test_as_many_replicas_as_are_asked_for_can_be_used_so_far(lengths, slowness, batch, usable):
+    pool = tail(PROFILE, speed=slowness, lengths=lengths, batch=batch, ttft_seconds=None)
+    replicas = pool.replicas(usable, least=0.01)
+    assert replicas * pool.usable_share(replicas) == pytest.approx(usable, rel=0.001)
+    assert pool.replicas(usable, least=2 * replicas) == 2 * replicas
+
+
 @given(lengths=LENGTHS, slowness=SPEEDS, batch=st.floats(1, 256), few=st.floats(1, 50), more=st.floats(0, 50))
 def test_a_larger_pool_can_use_a_larger_share(lengths, slowness, batch, few, more):
     share = tail(PROFILE, speed=slowness, lengths=lengths, batch=batch, ttft_seconds=1.5).usable_share

@@ -14,7 +14,17 @@ from random import Random
 
 from tierkeeper.scaling.model import Levers, PoolState
 from tierkeeper.slo.burn import CONTROL_WINDOWS, burn, optimistic, pair_burns, point
-from tierkeeper.slo.model import Assessment, Quantile, Ratio, SignalState, Sli, SloAssessment, Traffic, WindowSli
+from tierkeeper.slo.model import (
+    Assessment,
+    Histogram,
+    Quantile,
+    Ratio,
+    SignalState,
+    Sli,
+    SloAssessment,
+    Traffic,
+    WindowSli,
+)
 from tierkeeper.tier import TierSpec
 
 STEP = 0.25
@@ -172,7 +182,7 @@ class FakePool:
             key=self.spec.key,
             state=SignalState.NO_TRAFFIC if idle else SignalState.OK,
             reason="Ok",
-            message="",
+            said="",
             slos={sli: self._slo(sli, idle=idle) for sli in Sli},
             traffic=traffic,
             clean_since=0.0,
@@ -193,9 +203,9 @@ class FakePool:
             threshold_seconds=self._threshold(sli),
             state=SignalState.NO_TRAFFIC if idle or not recent else SignalState.OK,
             reason="Ok",
-            message="",
+            said="",
             windows=tuple(windows),
-            p50=Quantile(recent[len(recent) // 2]) if recent else None,
+            histogram=Histogram((recent[len(recent) // 2], float("inf")), (1.0, 2.0)) if recent else None,
             p99=Quantile(recent[int(len(recent) * 0.99)]) if recent else None,
             burning=any(pair_burns(p, windows, budget=0.01, reading=point) for p in CONTROL_WINDOWS.pairs),
             urgent=pair_burns(CONTROL_WINDOWS.pairs[0], windows, budget=0.01, reading=optimistic),

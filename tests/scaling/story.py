@@ -12,7 +12,17 @@ from tierkeeper.scaling.knowledge import Knowledge, model
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState
 from tierkeeper.scaling.sizing import Plan, plan
-from tierkeeper.slo.model import Assessment, Quantile, Ratio, SignalState, Sli, SloAssessment, Traffic, WindowSli
+from tierkeeper.slo.model import (
+    Assessment,
+    Histogram,
+    Quantile,
+    Ratio,
+    SignalState,
+    Sli,
+    SloAssessment,
+    Traffic,
+    WindowSli,
+)
 from tierkeeper.tier import (
     Bounds,
     Engine,
@@ -88,15 +98,20 @@ def slo(
         threshold_seconds=threshold,
         state=state,
         reason=str(state),
-        message="",
+        said="",
         windows=windows if state is SignalState.OK else (),
-        p50=Quantile(seconds / 2 if p50 is None else p50),
+        histogram=half_below(seconds / 2 if p50 is None else p50),
         p99=Quantile(seconds, at_or_above=p99_open) if state is SignalState.OK else None,
         burning=burn >= 6,
         urgent=burn >= 6,
         met=burn <= 1,
         budget_left=budget_left,
     )
+
+
+def half_below(seconds: float) -> Histogram:
+    """A histogram with this median."""
+    return Histogram((seconds, float("inf")), (1.0, 2.0))
 
 
 class Story:
@@ -233,7 +248,7 @@ class Story:
             key=KEY,
             state=self.state,
             reason=self.reason,
-            message="as the story says",
+            said="as the story says",
             slos=self.slos,
             traffic=dataclasses.replace(self.traffic, observed_pods=observed),
             clean_since=self.clean_since,

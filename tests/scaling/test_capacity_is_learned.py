@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierkeeper.scaling.belief import CLIFFS, Belief, fresh, learn, strain_for
+from tierkeeper.scaling.belief import CLIFFS, STEEPNESS, Belief, expected_costs, fresh, learn, strain_for
 
 BUDGET = 0.01
 
@@ -26,6 +26,21 @@ def cliff(belief: Belief) -> float:
 
 def test_a_fresh_belief_stays_on_the_safe_side_of_the_model():
     assert 0.8 < strain_for(fresh(), share=1.0) < 1.0
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=len(CLIFFS), max_size=len(CLIFFS)),
+    st.floats(0.0001, 0.9),
+)
+def test_a_strain_costs_what_it_would_at_each_cliff_and_never_more_than_all(by_cliff, budget):
+    each = [
+        sum(
+            likely * min((strain / cliff) ** STEEPNESS, 1 / budget)
+            for cliff, likely in zip(CLIFFS, by_cliff, strict=True)
+        )
+        for strain in CLIFFS
+    ]
+    assert expected_costs(by_cliff, budget) == pytest.approx(each, rel=1e-9, abs=1e-30)
 
 
 def test_clean_minutes_at_the_limit_move_the_cliff_away_slowly():

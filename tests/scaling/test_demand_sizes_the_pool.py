@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scaling.story import CHAT, PROFILE, Story, sized_from, tier
+from tests.scaling.story import CHAT, PROFILE, Story, half_below, sized_from, tier
 from tierkeeper.engine.latency import Lengths
 from tierkeeper.scaling.demand import Demand
 from tierkeeper.scaling.knowledge import Knowledge
@@ -297,7 +297,7 @@ def hopeless(sli: Sli, *, rate: float) -> Story:
     target = {"ttft": 0.008} if sli is Sli.TTFT else {"tpot": 0.001}
     story = Story(tier(**{**CHAT_TIER, **target}), replicas=1)
     story.serves(rate).burns(**{str(sli).lower(): 100.0})
-    story.slos[sli] = dataclasses.replace(story.slos[sli], p50=Quantile(0.1), p99=Quantile(0.2))
+    story.slos[sli] = dataclasses.replace(story.slos[sli], histogram=half_below(0.1), p99=Quantile(0.2))
     return story
 
 

@@ -238,7 +238,7 @@ def test_one_bad_request_in_ten_is_not_a_page():
     story = Story()
     story.calm(running=9).burns(ttft=10.0)
     ttft = story.slos[Sli.TTFT]
-    ten = tuple(w._replace(total=10.0) for w in ttft.windows)
+    ten = tuple(dataclasses.replace(w, total=10.0) for w in ttft.windows)
     story.slos[Sli.TTFT] = dataclasses.replace(ttft, windows=ten)
     story.pass_time(120)
     assert story.changes() == []

@@ -79,7 +79,7 @@ class Dice:
             key=KEY,
             state=state,
             reason=str(state),
-            message="",
+            said="",
             slos=self.slos(spec, state),
             traffic=Traffic(
                 running=self.amount(2000),

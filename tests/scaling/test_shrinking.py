@@ -128,7 +128,7 @@ def test_a_pessimistic_reading_over_budget_is_no_evidence():
     story = Story(tier(window=60), replicas=2)
     story.calm(running=9)
     ttft = story.slos[Sli.TTFT]
-    wide = tuple(w._replace(burn=Ratio(0.0, 0.2, 3.0)) for w in ttft.windows)
+    wide = tuple(dataclasses.replace(w, burn=Ratio(0.0, 0.2, 3.0)) for w in ttft.windows)
     story.slos[Sli.TTFT] = dataclasses.replace(ttft, windows=wide, boundary_aligned=False)
     story.pass_time(300)
     assert story.decisions[-1].reason is Reason.HOLD_EVIDENCE

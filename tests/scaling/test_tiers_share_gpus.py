@@ -84,7 +84,7 @@ def test_no_tier_grows_while_a_higher_one_burns():
 def test_a_burn_that_only_slow_windows_remember_holds_nobody_back():
     """Mended for minutes, but half an hour still shows it: GPUs that are free are no use to it."""
     over = slo(Sli.TTFT, threshold=1.0, burn=20.0)
-    mended = tuple(w._replace(burn=Ratio(0, 0, 0)) if w.seconds < 1800 else w for w in over.windows)
+    mended = tuple(dataclasses.replace(w, burn=Ratio(0, 0, 0)) if w.seconds < 1800 else w for w in over.windows)
     echo = claim("platinum", priority=9, short=True)
     assessment = dataclasses.replace(echo.assessment, slos={Sli.TTFT: dataclasses.replace(over, windows=mended)})
     echo = dataclasses.replace(echo, assessment=assessment)

@@ -24,6 +24,7 @@ from tierkeeper.control.facts import Facts
 from tierkeeper.control.verdicts import verdicts
 from tierkeeper.engine.flags import live_resize
 from tierkeeper.scaling.model import Decision
+from tierkeeper.slo.evaluate import quantile_of
 from tierkeeper.slo.model import Assessment, Quantile, Sli, SloAssessment
 
 SUMMARY_WINDOW_SECONDS = 300
@@ -159,8 +160,8 @@ def _slo(slo: SloAssessment) -> SloStatus:
         threshold_milliseconds=_whole(1000 * slo.threshold_seconds),
         metric=slo.metric,
         state=slo.state.value,
-        p50_milliseconds=_milliseconds(slo.p50),
-        p95_milliseconds=_milliseconds(slo.p95),
+        p50_milliseconds=_milliseconds(quantile_of(slo, 0.5)),
+        p95_milliseconds=_milliseconds(quantile_of(slo, 0.95)),
         p99_milliseconds=_milliseconds(slo.p99),
         p99=_shown(slo.p99) and f"{_shown(slo.p99)}ms",
         error_ratio=ErrorRatio(lower=_ratio(ratio.lower), point=_ratio(ratio.point), upper=_ratio(ratio.upper))

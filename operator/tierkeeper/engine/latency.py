@@ -9,10 +9,10 @@ ratio of the model, so an engine that is uniformly slower or faster than the pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tierkeeper.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Profile:
     """The constants of a model on a GPU class. Seconds, tokens."""
 
@@ -44,7 +44,7 @@ DEFAULT_PROMPT_TOKENS = 1155.0
 DEFAULT_OUTPUT_TOKENS = 211.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Lengths:
     """Mean tokens of a request. Output is at least one token."""
 

@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from tierkeeper.scaling.model import Decision
+from tierkeeper.slo.evaluate import quantile_of
 from tierkeeper.slo.model import Assessment, Quantile, SignalState, Sli, SloAssessment, WindowSli
 from tierkeeper.tier import TierKey, TierSpec
 
@@ -96,7 +97,8 @@ def _bounds(slo: SloAssessment) -> Figures:
 
 
 def _quantiles(slo: SloAssessment) -> Figures:
-    return ((("0.5",), _seconds(slo.p50)), (("0.95",), _seconds(slo.p95)), (("0.99",), _seconds(slo.p99)))
+    median, high = quantile_of(slo, 0.5), quantile_of(slo, 0.95)
+    return ((("0.5",), _seconds(median)), (("0.95",), _seconds(high)), (("0.99",), _seconds(slo.p99)))
 
 
 def _seconds(quantile: Quantile | None) -> float | None:
@@ -105,7 +107,7 @@ def _seconds(quantile: Quantile | None) -> float | None:
 
 def _phases(one: Judged) -> Figures:
     traffic, tpot = one.assessment.traffic, one.assessment.slos.get(Sli.TPOT)
-    typical, tokens = _seconds(tpot.p50) if tpot is not None else None, traffic.mean_output_tokens
+    typical, tokens = _seconds(quantile_of(tpot, 0.5)) if tpot is not None else None, traffic.mean_output_tokens
     decode = None if typical is None or tokens is None else typical * max(0.0, tokens - 1.0)
     return (
         (("queue",), traffic.mean_queue_seconds),

@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tierkeeper.scaling.context import changed_levers
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.memory import Memory
-from tierkeeper.scaling.model import Decision, Lever, Levers, Limit, PoolState, Reason
+from tierkeeper.scaling.model import Decision, Lever, Limit, PoolState, Reason
 from tierkeeper.scaling.wording import count
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, OverflowPolicy, TierKey, TierSpec
+from tierkeeper.values import value
 
 #: GPUs count as short for this long after a pod found no node: tiers that wait for one ask again every 25 minutes
 #: (15 until it is given back, 10 until the next try), so twice that has shown none.
@@ -29,11 +29,12 @@ PRESSING_SECONDS = 60.0
 #: A pod that has drained is gone, and its GPU free for the scheduler, within two scrapes of 15 s.
 GONE_SECONDS = 30.0
 
+_COMPETE = frozenset({Mode.AUTO, Mode.RECOMMEND})
 _NO_MORE = frozenset({Reason.AT_MAXIMUM, Reason.INFEASIBLE, Reason.HOLD_EXTERNAL_SCALER})
 """Limits of a tier that GPUs would not mend."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Claim:
     """One tier at one tick, as it would be if it were alone."""
 
@@ -70,10 +71,9 @@ class Claim:
 
     def with_replicas(self, replicas: int, reason: Reason, message: str) -> Claim:
         """The same tier with other replicas decided, and its memory none the wiser."""
-        alone = self.decision.levers
-        levers = Levers(replicas, alone.max_num_seqs, alone.max_num_batched_tokens)
+        levers = self.decision.levers.with_replicas(replicas)
         changed = changed_levers(self.pool.current, levers)
-        live = tuple(lever for lever in changed if lever is not Lever.REPLICAS)
+        live = [lever for lever in changed if lever is not Lever.REPLICAS]
         said = f"{self.decision.message}; {message}" if live else message
         decision = evolve(
             self.decision,
@@ -86,8 +86,7 @@ class Claim:
         decided = self.memory.decided
         memory = self.memory
         if decided is not None and self.spec.scaling.mode is not Mode.RECOMMEND:
-            decided = Levers(replicas, decided.max_num_seqs, decided.max_num_batched_tokens)
-            memory = evolve(memory, decided=decided, words=None)
+            memory = evolve(memory, decided=decided.with_replicas(replicas), words=None)
         return Claim(self.spec, self.assessment, self.pool, decision, memory)
 
 
@@ -99,7 +98,7 @@ def arbitrate(now: float, claims: Mapping[TierKey, Claim]) -> dict[TierKey, tupl
     """
     groups: dict[object, list[Claim]] = {}
     for claim in claims.values():
-        if claim.spec.scaling.mode in (Mode.AUTO, Mode.RECOMMEND):
+        if claim.spec.scaling.mode in _COMPETE:
             groups.setdefault(_gpu_class(claim.spec), []).append(claim)
     settled = dict(claims)
     for group in groups.values():
@@ -109,13 +108,18 @@ def arbitrate(now: float, claims: Mapping[TierKey, Claim]) -> dict[TierKey, tupl
 
 
 def _gpu_class(spec: TierSpec) -> tuple[object, ...]:
-    return spec.resources.gpu_resource_name, tuple(sorted(spec.pod.node_selector.items()))
+    selector = spec.pod.node_selector
+    return spec.resources.gpu_resource_name, tuple(sorted(selector.items())) if selector else ()
 
 
 def _rank(claim: Claim) -> tuple[bool, int, str, str]:
     """Highest first; between equals the name decides, so that every tick decides alike."""
-    key = claim.spec.key
-    return claim.defers, -claim.spec.priority, key.namespace, key.name
+    return (*_class(claim), *claim.spec.key)
+
+
+def _class(claim: Claim) -> tuple[bool, int]:
+    """Highest first; between equals nobody outranks the other."""
+    return claim.defers, -claim.spec.priority
 
 
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
@@ -156,7 +160,7 @@ def _hold_back(claim: Claim, first: tuple[Claim, str] | None) -> Claim:
 
 
 def _outranks(other: Claim, claim: Claim) -> bool:
-    return _rank(other)[:2] < _rank(claim)[:2]
+    return _class(other) < _class(claim)
 
 
 def _take(now: float, ranked: list[Claim]) -> list[Claim]:
@@ -168,7 +172,7 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     takers = [place for place, claim in enumerate(ranked) if claim.pool.unschedulable > 0 and claim.burns(now)]
     if not takers:
         return ranked
-    settled, ranks = list(ranked), [_rank(claim)[:2] for claim in ranked]
+    settled, ranks = list(ranked), [_class(claim) for claim in ranked]
     freeing = [_freeing(now, claim) for claim in settled]
     givers = [place for place in reversed(range(len(settled))) if _spare(settled[place]) > 0]
     for place in takers:
@@ -185,9 +189,12 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
 
 def _freeing(now: float, claim: Claim) -> int:
     """GPUs that the tier has given up and whose pods may not be gone yet, and those of a shrink decided now."""
+    freed, yielded = _holding(claim) - claim.decision.levers.replicas, claim.memory.yielded
+    given = freed * claim.gpus if freed > 0 else 0
+    if not yielded:
+        return given
     drain = claim.spec.rollout.drain_seconds + GONE_SECONDS
-    given = sum(gpus for at, gpus in claim.memory.yielded if now - at <= drain)
-    return given + max(0, _holding(claim) - claim.decision.levers.replicas) * claim.gpus
+    return given + sum(gpus for at, gpus in yielded if now - at <= drain)
 
 
 def _holding(claim: Claim) -> int:

@@ -14,12 +14,13 @@ margin shrinks as fast as evidence comes and no faster; misses where none were e
 
 from __future__ import annotations
 
+import itertools
 import math
-import operator
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from tierkeeper.values import value
 
 #: How fast misses grow with strain. Simulated 8B replicas on the Azure conversation trace: 20 % more load made them 11
 #: times as many at a cap of 16 (exponent 13) and 2.4 times at 64 (exponent 5).
@@ -51,7 +52,7 @@ FRESH_BUDGET = 0.01
 ODD_MINUTES = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Belief:
     """Log-weights of the hypotheses, and what follows from them."""
 
@@ -119,11 +120,13 @@ def _log_chances(strain: float, bad: float, worth: float, budget: float) -> list
     ways = math.lgamma(worth + 1) - math.lgamma(bad + 1) - math.lgamma(worth - bad + 1)
     good, scale = worth - bad, budget * strain**STEEPNESS
     by_load = [scale * inverse for inverse in _INVERSE]
-    exp, log, usual = math.exp, math.log, 1.0 - ODD_MINUTES
-    shares = [min(at_any + load, _MOST) or 1e-7 for at_any in [floor * budget for floor in FLOORS] for load in by_load]
-    if bad == 0.0:  # most minutes are clean: a logarithm less for each of the hypotheses
-        return [log(usual * exp(ways + good * log(1.0 - share)) + odd) for share in shares]
-    return [log(usual * exp(ways + bad * log(share) + good * log(1.0 - share)) + odd) for share in shares]
+    log, usual = math.log, 1.0 - ODD_MINUTES
+    sums = [at_any + load for at_any in [floor * budget for floor in FLOORS] for load in by_load]
+    shares = [(share if share < _MOST else _MOST) or 1e-7 for share in sums]
+    chances = [ways + good * one for one in map(log, [1.0 - share for share in shares])]
+    if bad > 0.0:  # most minutes are clean: a logarithm less for each of the hypotheses
+        chances = [chance + bad * one for chance, one in zip(chances, map(log, shares), strict=True)]
+    return list(map(log, [usual * chance + odd for chance in map(math.exp, chances)]))
 
 
 _INVERSE = tuple(c**-STEEPNESS for c in CLIFFS)
@@ -135,18 +138,36 @@ _MOST = 0.98
 
 def _belief(weights: Sequence[float], minutes: float, budget: float) -> Belief:
     top, count = max(weights), len(CLIFFS)
-    kept = tuple([w - top if w - top > DOUBT else DOUBT for w in weights])
+    least = top + DOUBT
+    kept = tuple([w - top if w > least else DOUBT for w in weights])
     masses = list(map(math.exp, kept))
     total = sum(masses)
     by_floor = [masses[start : start + count] for start in range(0, len(masses), count)]
     by_cliff = [sum(column) / total for column in zip(*by_floor, strict=True)]
-    costs = tuple([sum(map(operator.mul, by_cliff, row)) for row in _kernel(budget)])
+    costs = tuple(expected_costs(by_cliff, budget))
     floor = sum([f * sum(row) for f, row in zip(FLOORS, by_floor, strict=True)]) / total
     return Belief(kept, costs, floor, minutes)
 
 
-@lru_cache(maxsize=16)
-def _kernel(budget: float) -> tuple[tuple[float, ...], ...]:
-    """Budgets that a strain at one place (row) costs where the cliff is at another (column): never more than all."""
-    places, factor = range(len(CLIFFS)), CLIFFS[1] / CLIFFS[0]
-    return tuple(tuple(min(factor ** (STEEPNESS * (k - j)), 1.0 / budget) for j in places) for k in places)
+def expected_costs(by_cliff: Sequence[float], budget: float) -> list[float]:
+    """Budgets that a strain at each place costs, where ``by_cliff`` is how likely the cliff is at each: a cliff ``n``
+    places below costs ``_RISE ** n``, but never more than all, 1 / budget.
+
+    From the highest place down, so that each follows from the one above: one step each, where adding up all cliffs for
+    each place would take 38 (60 us a minute and tier).
+    """
+    places, most = len(by_cliff), 1.0 / budget
+    reach = math.ceil(math.log(most) / math.log(_RISE))  # from so many places below on, all is missed
+    beyond = list(itertools.accumulate(by_cliff, initial=0.0))
+    rising = sum([by_cliff[j] * _RISE ** (places - j) for j in range(max(places - reach + 1, 0), places)])
+    costs = []
+    for lowest in range(places - reach, -reach, -1):  # of the cliffs that do not cost all: each place has its own
+        rising /= _RISE
+        if lowest >= 0:
+            rising += by_cliff[lowest] * _RISE ** (reach - 1)
+        costs.append(rising + most * beyond[max(lowest, 0)])
+    return costs[::-1]
+
+
+_RISE = (CLIFFS[1] / CLIFFS[0]) ** STEEPNESS
+"""Misses at a strain one place higher."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile, tpot_growth
 from tierkeeper.scaling.diagnose import Finding
 from tierkeeper.scaling.memory import Memory, lengths
@@ -12,6 +9,7 @@ from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason, se
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.slo.model import Assessment, SignalState, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
+from tierkeeper.values import value
 
 #: TPOT has room while its P99 is below this share of the target. A cap raise of half costs at most half more TPOT
 #: (a step is never worse than proportional to its batch), so 0.8 leaves the prediction to say how far to go.
@@ -31,7 +29,7 @@ STARTS_BEFORE_TURNING = 2.0
 RESIZE_STUCK_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Proposal:
     """Levers that somebody wants, why, and what was held back. Guards turn one into another."""
 
@@ -58,10 +56,10 @@ class Proposal:
                 self.levers.max_num_batched_tokens if max_num_batched_tokens is None else max_num_batched_tokens
             ),
         )
-        return dataclasses.replace(self, levers=levers)
+        return Proposal(levers, self.reason, self.why, self.limited, self.demanded)
 
 
-@dataclass(frozen=True)
+@value(frozen=True, slots=False)
 class Context:
     now: float
     spec: TierSpec

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from itertools import compress
-from math import isfinite
-
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
-from tierkeeper.scaling.diagnose import Diagnosis, diagnose, predicted_wait_seconds, queue_too_long
+from tierkeeper.scaling.diagnose import Diagnosis, diagnose, queue_too_long
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.guards import guarded
+from tierkeeper.scaling.inputs import Inputs
 from tierkeeper.scaling.levers import hold, recent_raise, roll_back, starting_levers, within_bounds
 from tierkeeper.scaling.memory import (
     CapMark,
@@ -27,7 +23,7 @@ from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState, Reason
 from tierkeeper.scaling.planned import propose
 from tierkeeper.scaling.sizing import Plan, plan
 from tierkeeper.scaling.wording import count
-from tierkeeper.slo.model import Assessment, Sli
+from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Mode, TierSpec
 
 #: The shortest look-back window: what moved a figure for a moment has left it by then.
@@ -58,11 +54,9 @@ def decide(
         queued_at = now if queued else memory.queued_at
         memory = evolve(memory, queue_since=since(memory.queue_since, queued, now), queued_at=queued_at)
     finding = diagnose(now=now, assessment=assessment, pool=pool, memory=memory, profile=profile)
-    memory = evolve(
-        memory,
-        calm_since=since(memory.calm_since, finding.calm, now),
-        pressed_at=now if finding.presses else memory.pressed_at,
-    )
+    calm_since = since(memory.calm_since, finding.calm, now)
+    if finding.presses or calm_since != memory.calm_since:
+        memory = evolve(memory, calm_since=calm_since, pressed_at=now if finding.presses else memory.pressed_at)
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
     ctx = evolve(ctx, plan=_plan(ctx))
     proposal = _overriding(ctx)
@@ -78,7 +72,7 @@ def decide(
         message=_say(proposal, ctx),
         changed=changed_levers(pool.current, proposal.levers),
         limited=proposal.limited,
-        inputs=_inputs(ctx),
+        basis=Inputs(assessment, ctx.plan, pool.ready),
     )
     words = _words(ctx, decision)
     memory = _remember(ctx, decision, words)
@@ -137,7 +131,7 @@ def _overriding(ctx: Context) -> Proposal | None:
         why = f"spec.scaling.mode is Fixed: {count(start.replicas, 'replica')} at max-num-seqs {start.max_num_seqs}"
         return Proposal(_leave_to_scaler(ctx, start), Reason.FIXED, why)
     bounded = _leave_to_scaler(ctx, within_bounds(ctx.spec, ctx.current))
-    if bounded != ctx.current:
+    if bounded is not ctx.current and bounded != ctx.current:
         return Proposal(bounded, Reason.BACK_IN_BOUNDS, "the spec allows no other value")
     before, last = recent_raise(ctx), ctx.memory.last_raise
     if before is None or last is None or ctx.pool.failing <= last.failing or ctx.pool.rolling_out:
@@ -149,7 +143,7 @@ def _leave_to_scaler(ctx: Context, levers: Levers) -> Levers:
     """Replicas that something else sets stay as they are."""
     if ctx.pool.external_scaler is None:
         return levers
-    return dataclasses.replace(levers, replicas=ctx.current.replicas)
+    return levers.with_replicas(ctx.current.replicas)
 
 
 def _say(proposal: Proposal, ctx: Context) -> str:
@@ -173,51 +167,13 @@ def _tokens(levers: Levers) -> str:
     return "of the engine" if levers.max_num_batched_tokens is None else str(levers.max_num_batched_tokens)
 
 
-_FIGURES = {sli: tuple(f"{sli.lower()}{figure}" for figure in ("P99Seconds", "Burn1m", "Burn5m")) for sli in Sli}
-
-
-def _inputs(ctx: Context) -> Mapping[str, float]:
-    """The finite figures the decision rests on."""
-    traffic, plan = ctx.traffic, ctx.plan
-    figures: dict[str, float] = {
-        "running": traffic.running,
-        "waiting": traffic.waiting,
-        "waitingFloor": traffic.waiting_floor,
-        "requestsPerSecond": traffic.requests_per_second,
-        "requests5m": traffic.requests_5m,
-        "predictedWaitSeconds": predicted_wait_seconds(traffic),
-        "promptTokensPerSecond": traffic.prompt_tokens_per_second,
-        "preemptionsPerSecond": traffic.preemptions_per_second,
-    }
-    if traffic.kv_cache_usage is not None:
-        figures["kvCacheUsage"] = traffic.kv_cache_usage
-    figures["readyPods"] = float(ctx.pool.ready)
-    figures["observedPods"] = float(traffic.observed_pods)
-    if plan is not None:
-        figures["arrivalsPerSecond"] = plan.rate
-        figures["expectedPerSecond"] = plan.coming
-        figures["strain"] = plan.strain
-        figures["allowedStrain"] = plan.allowed
-        figures["neededReplicas"] = plan.need
-        figures["enoughReplicas"] = float(plan.shrink_to)
-    for sli, slo in ctx.assessment.slos.items():
-        p99, *burns = _FIGURES[sli]
-        if slo.p99 is not None:
-            figures[p99] = slo.p99.seconds
-        for name, seconds in zip(burns, (60, 300), strict=True):
-            if (window := slo.window(seconds)) is not None:
-                figures[name] = window.burn.point
-    return dict(compress(figures.items(), map(isfinite, figures.values())))
-
-
 def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
     """The memory for the next tick. Only what is acted upon counts as changed."""
     now, current, memory = ctx.now, ctx.current, ctx.memory
-    memory = evolve(memory, seen=current, decided=current, words=words)
-    if ctx.spec.scaling.mode is Mode.RECOMMEND:
-        return memory
-    memory = evolve(memory, stands_open=_stands_open(ctx, decision))
-    if not decision.changed:
+    acts = ctx.spec.scaling.mode is not Mode.RECOMMEND
+    opened = _stands_open(ctx, decision) if acts else memory.stands_open
+    memory = evolve(memory, seen=current, decided=current, words=words, stands_open=opened)
+    if not (acts and decision.changed):
         return memory
     live = Lever.MAX_NUM_SEQS in decision.changed or Lever.TOKEN_BUDGET in decision.changed
     memory = evolve(memory, decided=decision.levers, decided_at=now, live_at=now if live else memory.live_at)
@@ -235,8 +191,8 @@ def _remember(ctx: Context, decision: Decision, words: Words | None) -> Memory:
 def _stands_open(ctx: Context, decision: Decision) -> bool:
     """Whether the limits stand open: whichever of them was moved for it, and also where an operator that has just
     started finds them so."""
-    plan = ctx.plan
-    if plan is not None and dataclasses.replace(plan.levers, replicas=decision.levers.replicas) == decision.levers:
+    plan, after = ctx.plan, decision.levers
+    if plan is not None and plan.levers.has_limits_of(after):
         return plan.opened
     return ctx.memory.stands_open and Lever.MAX_NUM_SEQS not in decision.changed
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import operator
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter, mul
 
 from tierkeeper.slo.model import Traffic
+from tierkeeper.values import value
 
 #: Arrivals come in bunches: their count varies more than a Poisson process by this factor, until the minutes of the
 #: tier have shown their own (gaps of the Azure 2023 trace have a coefficient of variation of 1.09, so 1.2; chat clients
@@ -49,7 +50,7 @@ SLOW_MINUTES = 5
 SHORT_MINUTES = 7
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Look:
     """The gauges at one tick."""
 
@@ -63,7 +64,7 @@ class Look:
     """Pods that were seen. A young pod serves before it is seen, so looks at unlike numbers cannot be compared."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Minute:
     """Arrivals a second over one minute that ended at ``at``."""
 
@@ -73,26 +74,30 @@ class Minute:
     """The same in seconds of work a second: the mix may change while the rate does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Stretch:
-    """Minutes through which a line is drawn, with all of it that does not depend on the present mix."""
+    """The least-squares line through some minutes, in seconds of work a second: another mix only scales it."""
 
-    work: tuple[float, ...]
-    """By minute, in seconds of work a second."""
-    total: float
-    """The work added up."""
-    times: tuple[float, ...]
-    """By minute, in seconds after the middle."""
+    mean: float
+    slope: float
+    """A second."""
+    off: float
+    """Mean of the squares by which the minutes lie off the line."""
     spread: float
-    """The squares of the times added up."""
+    """Root of the squares of the times added up; seconds after the middle."""
+    end: float
+    """Time of the last minute, in seconds after the middle."""
 
     @classmethod
-    def of(cls, minutes: Sequence[Minute]) -> Stretch:
-        """At least two minutes."""
-        work = tuple([m.work for m in minutes])
-        middle = sum([m.at for m in minutes]) / len(minutes)
-        times = tuple([m.at - middle for m in minutes])
-        return cls(work, sum(work), times, sum([at**2 for at in times]))
+    def of(cls, times: Sequence[float], works: Sequence[float]) -> Stretch:
+        """At least three minutes: when each ended, and its work."""
+        count = len(works)
+        mean, middle = sum(works) / count, sum(times) / count
+        times, works = [at - middle for at in times], [work - mean for work in works]
+        squares = sum(map(mul, times, times))
+        slope = sum(map(mul, times, works)) / squares
+        off = max(sum(map(mul, works, works)) - slope * slope * squares, 0.0) / (count - 2)
+        return cls(mean, slope, off, math.sqrt(squares), times[-1])
 
 
 class Minutes(tuple[Minute, ...]):
@@ -108,10 +113,11 @@ class Minutes(tuple[Minute, ...]):
         """By which a trend is read: first the short line, which follows a turn, then the long one, which tells a slow
         slope from noise."""
         spans = [span for span in (SHORT_MINUTES, MINUTES) if len(self) >= min(span, SLOW_MINUTES + 1)]
-        return tuple(Stretch.of(self[-span:]) for span in spans)
+        times, works = [minute.at for minute in self], [minute.work for minute in self]
+        return tuple([Stretch.of(times[-span:], works[-span:]) for span in spans])
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Demand:
     """Requests a second."""
 
@@ -127,12 +133,14 @@ class Demand:
     """The level by whole minutes alone, where the last scrape or two show more; None: they do not."""
 
 
+_AT = attrgetter("at")
+
+
 def look(looks: Sequence[Look], *, now: float, traffic: Traffic) -> tuple[Look, ...]:
-    """The looks with this one."""
-    oldest = now - LOOKS_SECONDS
-    kept = [one for one in looks if oldest <= one.at < now]
+    """The looks, older first, with this one."""
+    start, end = bisect_left(looks, now - LOOKS_SECONDS, key=_AT), bisect_left(looks, now, key=_AT)
     present = traffic.running + traffic.waiting
-    return (*kept, Look(now, traffic.waiting, present, traffic.finished_per_second, traffic.observed_pods))
+    return (*looks[start:end], Look(now, traffic.waiting, present, traffic.finished_per_second, traffic.observed_pods))
 
 
 def arrivals(looks: Sequence[Look], *, traffic: Traffic, share_seen: float) -> float:
@@ -179,19 +187,24 @@ def _level(minutes: Sequence[Minute], rate: float, bunching: float) -> tuple[flo
     against the 0.65 of the newer two is another load.
     """
     newer, counted = rate, 1
-    kept: list[float] = []
+    total, kept = 0.0, 0
+    least, certain = 1.0 / 60.0, CERTAIN * CERTAIN * bunching / 60.0  # ``deviation`` over a minute, squared
     for minute in reversed(minutes[-SLOW_MINUTES:]):
-        both = (minute.rate + counted * newer) / (counted + 1)
-        if abs(minute.rate - newer) > CERTAIN * deviation(both, 60.0, bunching) * math.sqrt(1.0 + 1.0 / counted):
+        one = minute.rate
+        both = (one + counted * newer) / (counted + 1)
+        apart = one - newer
+        if apart * apart > certain * (both if both > least else least) * (1.0 + 1.0 / counted):
             break
-        kept.append(minute.rate)  # the present rate looks back into the newest minute and is not counted twice
-        newer, counted = sum(kept) / len(kept), len(kept)
-    return (newer, counted) if len(kept) > 1 else (rate, 1)
+        total += one  # the present rate looks back into the newest minute and is not counted twice
+        kept += 1
+        newer, counted = total / kept, kept
+    return (newer, counted) if kept > 1 else (rate, 1)
 
 
 def deviation(rate: float, seconds: float, bunching: float) -> float:
     """Standard deviation of a rate counted over so many seconds, at least that of one request."""
-    return math.sqrt(bunching * max(rate, 1.0 / seconds) / seconds)
+    least = 1.0 / seconds
+    return math.sqrt(bunching * (rate if rate > least else least) / seconds)
 
 
 def bunching_of(minutes: Sequence[Minute]) -> float:
@@ -260,14 +273,8 @@ def _with_trend(level: float, doubt: float, minutes: Minutes, bunching: float, w
 def _line(stretch: Stretch, bunching: float, work: float) -> tuple[float, float] | None:
     """Value at the end and slope of the line through the minutes, in requests of the present mix; None where the slope
     may be chance, or the minutes lie off the line by more than that: steps are no trend."""
-    times, count = stretch.times, len(stretch.times)
-    mean_rate = stretch.total / count / work
-    rates = [one / work - mean_rate for one in stretch.work]
-    slope = sum(map(operator.mul, times, rates)) / stretch.spread
-    noise = deviation(mean_rate, 60.0, bunching)
-    if abs(slope) <= CERTAIN * noise / math.sqrt(stretch.spread):
+    mean, slope = stretch.mean / work, stretch.slope / work
+    noise = CERTAIN * deviation(mean, 60.0, bunching)
+    if abs(slope) * stretch.spread <= noise or stretch.off > (noise * work) ** 2:
         return None
-    off = sum([(rate - slope * at) ** 2 for at, rate in zip(times, rates, strict=True)]) / (count - 2)
-    if off > (CERTAIN * noise) ** 2:
-        return None
-    return mean_rate + slope * times[-1], slope
+    return mean + slope * stretch.end, slope

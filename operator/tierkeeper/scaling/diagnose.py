@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from tierkeeper.engine.latency import Profile, prefill_share
 from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import PoolState, serving
 from tierkeeper.scaling.wording import count, duration, milliseconds, times
+from tierkeeper.slo.evaluate import quantile_of
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
+from tierkeeper.values import value
 
 #: A queue counts once it has been too long for this many seconds: two looks at a 5 s tick, one at the default 15 s plus
 #: the next. A blip that one look catches is gone at the second.
@@ -45,7 +46,7 @@ class Diagnosis(StrEnum):
     INFEASIBLE = "Infeasible"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Finding:
     diagnosis: Diagnosis
     cause: str
@@ -56,12 +57,16 @@ class Finding:
 
     @property
     def calm(self) -> bool:
-        return self.diagnosis in (Diagnosis.HEALTHY, Diagnosis.IDLE)
+        return self.diagnosis in _CALM
 
     @property
     def presses(self) -> bool:
         """Something burns that more replicas may mend."""
-        return not self.calm and self.diagnosis not in (Diagnosis.UNKNOWN, Diagnosis.INFEASIBLE)
+        return self.diagnosis not in _NO_PRESS
+
+
+_CALM = frozenset({Diagnosis.HEALTHY, Diagnosis.IDLE})
+_NO_PRESS = _CALM | {Diagnosis.UNKNOWN, Diagnosis.INFEASIBLE}
 
 
 def queue_too_long(spec: TierSpec, traffic: Traffic) -> bool:
@@ -129,7 +134,8 @@ def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int, profile: Profi
     cause = _burn(tpot)
     if _lone(assessment, pods):
         return Finding(Diagnosis.INFEASIBLE, cause, from_windows=True, sli=Sli.TPOT)
-    typical = tpot.p50.seconds if tpot.p50 is not None else tpot.threshold_seconds
+    median = quantile_of(tpot, 0.5)
+    typical = median.seconds if median is not None else tpot.threshold_seconds
     share = prefill_share(
         profile,
         batch=traffic.running / pods,
@@ -182,8 +188,8 @@ def _lone(assessment: Assessment, pods: int) -> bool:
     traffic, tpot = assessment.traffic, assessment.tpot
     if traffic.running > pods or traffic.waiting > 0:
         return False
-    per_token = tpot.p50.seconds if tpot is not None and tpot.p50 is not None else 0.0
-    return traffic.generation_tokens_per_second * per_token <= pods
+    median = quantile_of(tpot, 0.5) if tpot is not None else None
+    return traffic.generation_tokens_per_second * (median.seconds if median is not None else 0.0) <= pods
 
 
 def _burn(slo: SloAssessment) -> str:

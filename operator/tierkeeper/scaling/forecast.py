@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 
 from tierkeeper.scaling.demand import Demand
 from tierkeeper.scaling.evolve import evolve
+from tierkeeper.values import value
 
 #: History is kept in quarters of an hour, for a week and a quarter more.
 SLOT_SECONDS = 900.0
@@ -40,7 +40,7 @@ class Way(StrEnum):
     SEASON = "season"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Test:
     """A forecast whose time has not come."""
 
@@ -49,7 +49,7 @@ class Test:
     """By way, in their order; the season None while there is no history."""
 
 
-@dataclass(frozen=True)
+@value(frozen=True, slots=False)
 class Forecaster:
     """State of one tier's forecast."""
 
@@ -74,9 +74,11 @@ class Forecaster:
 
 def expected(forecaster: Forecaster, demand: Demand, *, now: float, lead_seconds: float) -> float:
     """Requests a second to be expected ``lead_seconds`` from now."""
-    said = _said(forecaster, demand, now=now, lead_seconds=lead_seconds)
-    season = said[2] if said[2] is not None else said[0]
-    return {Way.NONE: said[0], Way.TREND: said[1], Way.SEASON: season}[forecaster.way]
+    none, trend, season = _said(forecaster, demand, now=now, lead_seconds=lead_seconds)
+    way = forecaster.way
+    if way is Way.TREND:
+        return trend
+    return season if way is Way.SEASON and season is not None else none
 
 
 def observe(forecaster: Forecaster, demand: Demand, *, now: float, lead_seconds: float) -> Forecaster:
@@ -107,6 +109,8 @@ def _said(
 
 def _season(forecaster: Forecaster, level: float, *, now: float, lead_seconds: float) -> float | None:
     """Today's level times what the same time of day (or of the week) did next: yesterday 8 to 10, today 12 to 15."""
+    if len(forecaster.slots) < 2:
+        return None
     factors = []
     for period in PERIODS_SECONDS:
         before = _past(forecaster, now - period)

@@ -56,8 +56,7 @@ def shrinks(proposal: Proposal, ctx: Context) -> bool:
 
 
 def moves_live(proposal: Proposal, ctx: Context) -> bool:
-    after, before = proposal.levers, ctx.current
-    return (after.max_num_seqs, after.max_num_batched_tokens) != (before.max_num_seqs, before.max_num_batched_tokens)
+    return not proposal.levers.has_limits_of(ctx.current)
 
 
 def keep_replicas(proposal: Proposal, ctx: Context, *, reason: Reason, message: str, limited: bool = False) -> Proposal:
@@ -71,7 +70,7 @@ def keep_replicas(proposal: Proposal, ctx: Context, *, reason: Reason, message: 
 
 def keep_live(proposal: Proposal, ctx: Context, *, reason: Reason, message: str) -> Proposal:
     """Takes the changes of max-num-seqs and token budget out."""
-    levers = dataclasses.replace(ctx.current, replicas=proposal.levers.replicas)
+    levers = ctx.current.with_replicas(proposal.levers.replicas)
     if levers == ctx.current:
         return hold(ctx, reason, message, proposal.limited)
     return dataclasses.replace(proposal, levers=levers)
@@ -175,7 +174,7 @@ def release_stuck(proposal: Proposal, ctx: Context) -> Proposal:
         f"{_scheduler_says(ctx)}"
     )
     limited = Limit(Reason.RELEASE_UNSCHEDULABLE, message)
-    levers = dataclasses.replace(proposal.levers, replicas=left)
+    levers = proposal.levers.with_replicas(left)
     return Proposal(levers, Reason.RELEASE_UNSCHEDULABLE, message, limited)
 
 
@@ -207,8 +206,7 @@ def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
 
 def started(proposal: Proposal, ctx: Context) -> Proposal:
     """Pods in flight are capacity to come: no growth while they load, unless late or demand exceeds them too."""
-    coming = in_flight(ctx.pool, ctx.assessment)
-    if not grows(proposal, ctx) or coming <= 0:
+    if not grows(proposal, ctx) or (coming := in_flight(ctx.pool, ctx.assessment)) <= 0:
         return proposal
     if proposal.demanded > ctx.current.replicas:
         return proposal.with_levers(replicas=min(proposal.demanded, proposal.levers.replicas))
@@ -268,7 +266,7 @@ def _only_demanded(proposal: Proposal, ctx: Context) -> Proposal:
     """The growth that demand proves, and live limits that measured steps make smaller, without what old misses ask."""
     right = ctx.plan.levers if ctx.plan is not None else ctx.current
     demanded = min(proposal.demanded, proposal.levers.replicas)
-    levers = dataclasses.replace(lowered(ctx.current, right), replicas=max(demanded, ctx.current.replicas))
+    levers = lowered(ctx.current, right).with_replicas(max(demanded, ctx.current.replicas))
     return dataclasses.replace(proposal, levers=levers)
 
 
@@ -324,9 +322,12 @@ GUARDS: tuple[Guard, ...] = (
     only_scaler,
 )
 
+#: The others look at what changes: where nothing does, as at nearly every tick, there is nothing to take out.
+GUARDS_OF_HOLDS: tuple[Guard, ...] = (bounded, release_stuck, only_scaler)
+
 
 def guarded(proposal: Proposal, ctx: Context) -> Proposal:
     """The proposal after every guard."""
-    for guard in GUARDS:
+    for guard in GUARDS_OF_HOLDS if proposal.levers == ctx.current else GUARDS:
         proposal = guard(proposal, ctx)
     return proposal

@@ -6,7 +6,9 @@ Plain values in the tier's memory, never saved: an operator that starts anew beg
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from dataclasses import field
+from math import inf
 
 from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, read_seconds, tail, work_seconds
 from tierkeeper.engine.latency import (
@@ -25,6 +27,7 @@ from tierkeeper.scaling.measured import Mean, Measured, measure
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.slo.model import Assessment, SignalState, Sli, Traffic
 from tierkeeper.tier import Objective, TierSpec
+from tierkeeper.values import value
 
 #: Rates look back a minute already, and each second of memory beyond makes the mix older: where prompts become four
 #: times as long within ten minutes, a minute more is a tenth of the load. 300 requests' at least: their mean prompt is
@@ -58,7 +61,7 @@ HOPELESS = 2.0
 STARTUP_SECONDS = 120.0
 
 
-@dataclass(frozen=True)
+@value(frozen=True, slots=False)
 class Knowledge:
     """See the module. Times are monotonic seconds."""
 
@@ -90,10 +93,12 @@ class Knowledge:
 
     @property
     def lengths(self) -> Lengths:
-        return Lengths(
-            prompt_tokens=max(1.0, self.prompt_tokens.value(DEFAULT_PROMPT_TOKENS)),
-            output_tokens=max(1.0, self.output_tokens.value(DEFAULT_OUTPUT_TOKENS)),
-        )
+        return _lengths(self.prompt_tokens, self.output_tokens)
+
+
+def _lengths(prompt: Mean, output: Mean) -> Lengths:
+    prompt_tokens, output_tokens = prompt.value(DEFAULT_PROMPT_TOKENS), output.value(DEFAULT_OUTPUT_TOKENS)
+    return Lengths(prompt_tokens if prompt_tokens > 1.0 else 1.0, output_tokens if output_tokens > 1.0 else 1.0)
 
 
 def of_another_engine(knowledge: Knowledge) -> Knowledge:
@@ -121,7 +126,7 @@ def limits_of(spec: TierSpec, levers: Levers, knowledge: Knowledge, objective: O
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Model:
     """What the replicas of a pool should carry, by the model, at some levers."""
 
@@ -171,15 +176,9 @@ class Model:
 
         ``backlog``: requests a second to be worked off beside, at all that the replicas can.
         """
-        least = max(max(rate / MOST_USED, rate + backlog) / self.one.requests_per_second, 0.01)
-        needed, share, each = least, self.tail.usable_share, self.one.requests_per_second
-        for _ in range(8):
-            better = needed * rate / (strain * (share(needed) * needed * each))
-            better = least if better < least else better
-            if better == needed:
-                break  # no further step would move it
-            needed = better
-        return needed
+        each = self.one.requests_per_second
+        least = max(rate / MOST_USED / each, (rate + backlog) / each, 0.01)
+        return self.tail.replicas(rate / (strain * each), least=least)
 
 
 def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile) -> Model | None:
@@ -202,11 +201,12 @@ def _out_of_reach(profile: Profile, *, speed: float, lengths: Lengths, objective
 
     Planned for, such a target would take all replicas there may be: 0.2 requests/s at a TPOT target of 1 ms needed 34.
     """
-    alone = {
-        Sli.TTFT: (objective.ttft_seconds, read_seconds(profile, speed=speed, lengths=lengths)),
-        Sli.TPOT: (objective.tpot_seconds, speed * decode_step_seconds(profile, batch=1.0, lengths=lengths)),
-    }
-    return tuple(sli for sli, (target, takes) in alone.items() if target is not None and takes > HOPELESS * target)
+    ttft, tpot, missed = objective.ttft_seconds, objective.tpot_seconds, []
+    if ttft is not None and read_seconds(profile, speed=speed, lengths=lengths) > HOPELESS * ttft:
+        missed.append(Sli.TTFT)
+    if tpot is not None and speed * decode_step_seconds(profile, batch=1.0, lengths=lengths) > HOPELESS * tpot:
+        missed.append(Sli.TPOT)
+    return tuple(missed)
 
 
 def learn(
@@ -241,10 +241,22 @@ def learn(
     steady = leapt_at is None or now - leapt_at >= demand.STEADY_SECONDS
     arriving = demand.demand(looks, minutes, rate=rate, work=work, steady=steady)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
+    engine = knowledge.engine
+    if even and steady:
+        engine = measure(
+            engine,
+            traffic=traffic,
+            looks=looks,
+            lengths=_lengths(prompt_tokens, output_tokens),
+            elapsed=elapsed,
+            profile=profile,
+            token_budget=pool.current.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
+        )
     knowledge = evolve(
         knowledge,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
+        engine=engine,
         at=now,
         pods=pods,
         even_since=even_since,
@@ -255,17 +267,6 @@ def learn(
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
-    if even and steady:
-        shown = measure(
-            knowledge.engine,
-            traffic=traffic,
-            looks=looks,
-            lengths=knowledge.lengths,
-            elapsed=elapsed,
-            profile=profile,
-            token_budget=pool.current.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
-        )
-        knowledge = evolve(knowledge, engine=shown)
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
@@ -294,7 +295,8 @@ def _weigh(
         return evolve(knowledge, here=here)
     pods = serving(pool, assessment.traffic)
     strain = knowledge.demand.level / here.rate(pods)
-    strains = (*[one for one in knowledge.strains if now - one[0] < STRAIN_SECONDS], (now, strain))
+    recent = bisect_right(knowledge.strains, (now - STRAIN_SECONDS, inf))
+    strains = (*knowledge.strains[recent:], (now, strain))
     overloaded_at = knowledge.overloaded_at
     recently = overloaded_at is not None and now - overloaded_at < WEIGH_SECONDS
     beyond = knowledge.demand.level >= MOST_USED * pods * here.one.requests_per_second

@@ -60,11 +60,10 @@ def within_bounds(spec: TierSpec, levers: Levers) -> Levers:
         tokens = None
     else:
         tokens = starting_levers(spec).max_num_batched_tokens if tokens is None else budget.clamp(tokens)
-    return Levers(
-        replicas=spec.scaling.replicas.clamp(levers.replicas),
-        max_num_seqs=spec.scaling.max_num_seqs.clamp(levers.max_num_seqs),
-        max_num_batched_tokens=tokens,
-    )
+    replicas, cap = spec.scaling.replicas.clamp(levers.replicas), spec.scaling.max_num_seqs.clamp(levers.max_num_seqs)
+    if replicas == levers.replicas and cap == levers.max_num_seqs and tokens == levers.max_num_batched_tokens:
+        return levers  # itself, as at nearly every tick: who compares the two is done at once
+    return Levers(replicas, cap, tokens)
 
 
 def react(ctx: Context) -> Proposal:
@@ -136,7 +135,7 @@ def _queue_replicas(ctx: Context) -> Proposal:
 
 def _add_replicas(ctx: Context, reason: Reason, wanted: int) -> Proposal:
     why = f"{ctx.finding.cause} at max-num-seqs {ctx.current.max_num_seqs}"
-    return Proposal(dataclasses.replace(ctx.current, replicas=wanted), reason, why)
+    return Proposal(ctx.current.with_replicas(wanted), reason, why)
 
 
 def _tpot(ctx: Context) -> Proposal:
@@ -212,7 +211,7 @@ def drop_unschedulable(ctx: Context) -> Proposal | None:
     if ctx.pool.unschedulable <= 0 or replicas >= ctx.current.replicas:
         return None
     why = f"they found no node and are not needed, {ctx.finding.cause}"
-    return Proposal(dataclasses.replace(ctx.current, replicas=replicas), Reason.RELEASE_UNSCHEDULABLE, why)
+    return Proposal(ctx.current.with_replicas(replicas), Reason.RELEASE_UNSCHEDULABLE, why)
 
 
 def _shrink(ctx: Context) -> Proposal | None:
@@ -222,13 +221,13 @@ def _shrink(ctx: Context) -> Proposal | None:
         least = ctx.spec.scaling.replicas.min
         if current.replicas <= least:
             return None
-        return Proposal(dataclasses.replace(current, replicas=least), Reason.IDLE, f"{ctx.finding.cause}{lately(ctx)}")
+        return Proposal(current.with_replicas(least), Reason.IDLE, f"{ctx.finding.cause}{lately(ctx)}")
     replicas = smallest_carrying(ctx)
     if replicas >= current.replicas:
         return None
     used = ctx.worst_load / (current.max_num_seqs * current.replicas)
     why = f"{ctx.finding.cause}{lately(ctx)}, {used:.0%} of the slots are taken"
-    return Proposal(dataclasses.replace(current, replicas=replicas), Reason.SCALE_DOWN, why)
+    return Proposal(current.with_replicas(replicas), Reason.SCALE_DOWN, why)
 
 
 def lately(ctx: Context) -> str:

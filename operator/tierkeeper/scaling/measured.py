@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tierkeeper.engine.capacity import reading_speed, speed
 from tierkeeper.engine.flags import DEFAULT_BATCHED_TOKENS
 from tierkeeper.engine.latency import Lengths, Profile
 from tierkeeper.scaling.demand import Look
 from tierkeeper.slo.model import Traffic
+from tierkeeper.values import value
 
 #: Speed is a property of the engine: a quarter of an hour's, and 50 sequences' at least.
 SPEED_SECONDS, SPEED_SEQUENCES = 900.0, 50.0
@@ -35,7 +35,7 @@ MOST_SLOWNESS = 60.0
 KV_TELLS = 0.25
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Mean:
     """A mean by weight that forgets with time, but never more than all but ``least`` of its weight."""
 
@@ -52,7 +52,7 @@ class Mean:
         return self.total / self.weight if self.weight > 0 else default
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Measured:
     """See the module."""
 
@@ -73,10 +73,9 @@ class Measured:
         One that has it too dear is left as it is: that costs a replica at most, which clean minutes give back, where
         one that has it too cheap allows a batch and a token budget that miss TPOT.
         """
-        speed = self.speed
-        if speed is None or self.reading.weight < READING_REQUESTS:
+        if self.slowness.weight < TRUSTED_SEQUENCES or self.reading.weight < READING_REQUESTS:
             return profile
-        dearer = min(self.reading.value(1.0) / speed, MOST_DEAR)
+        dearer = min(self.reading.value(1.0) / self.slowness.value(1.0), MOST_DEAR)
         if dearer <= 1.0:
             return profile
         return dataclasses.replace(profile, per_prefill_token_seconds=dearer * profile.per_prefill_token_seconds)

@@ -7,7 +7,7 @@ stabilization window, because it cannot know what happened before.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tierkeeper.engine.latency import Lengths, Profile
 from tierkeeper.scaling import knowledge as known
@@ -16,9 +16,10 @@ from tierkeeper.scaling.knowledge import STARTUP_SECONDS, Knowledge
 from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import Engine, TierSpec
+from tierkeeper.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Recommendation:
     """How many replicas a tick wanted, before any guard."""
 
@@ -26,7 +27,7 @@ class Recommendation:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CapRaise:
     """The last raise of max-num-seqs, kept until it has proven harmless."""
 
@@ -37,7 +38,7 @@ class CapRaise:
     """Pods that were failing already when the cap was raised."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class CapMark:
     """A live limit above which the pool did not keep TPOT or ran out of KV cache."""
 
@@ -47,7 +48,7 @@ class CapMark:
     """The KV cache was to blame, and not TPOT."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Strain:
     """How many requests ran in each replica when replicas had to be added: more than one replica can take."""
 
@@ -55,7 +56,7 @@ class Strain:
     running_per_replica: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Words:
     """What a calm pool last said, and of which levers."""
 
@@ -76,7 +77,7 @@ STARTUP_WEIGHT = 0.3
 DRAIN_LOOK_SECONDS = 30.0
 
 
-@dataclass(frozen=True)
+@value(frozen=True, slots=False)
 class Memory:
     """State of one tier's loop. Times are monotonic seconds; None means that it has not happened."""
 
@@ -168,16 +169,14 @@ class Memory:
     @property
     def changed_at(self) -> float | None:
         """Last change of any lever."""
-        return latest(self.replicas_at, self.live_at)
+        replicas, live = self.replicas_at, self.live_at
+        return replicas if live is None or (replicas is not None and replicas > live) else live
 
     @property
     def relieved_at(self) -> float | None:
         """Since when look-back windows may show the present state: the last change, new pod or end of a backlog."""
-        return latest(self.changed_at, self.capacity_at, self.queued_at if self.queue_since is None else None)
-
-
-def latest(*times: float | None) -> float | None:
-    return max([t for t in times if t is not None], default=None)
+        times = [self.changed_at, self.capacity_at, self.queued_at if self.queue_since is None else None]
+        return max([time for time in times if time is not None], default=None)
 
 
 def in_flight(pool: PoolState, assessment: Assessment) -> int:
@@ -204,7 +203,7 @@ def observe(
     memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
 ) -> Memory:
     """The memory after looking at the pool, before anything is decided."""
-    if memory.engine != spec.engine:
+    if memory.engine is not spec.engine and memory.engine != spec.engine:
         memory = evolve(
             memory,
             engine=spec.engine,
@@ -222,6 +221,7 @@ def observe(
     asked, startup = _startup(memory, now=now, coming=coming, grew=grew, ready=pool.ready)
     return evolve(
         memory,
+        engine=spec.engine,  # equal, and the next tick sees that at once
         ready=pool.ready,
         capacity_at=now if grew else memory.capacity_at,
         asked=asked,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tierkeeper.slo.model import Assessment
+from collections.abc import Sequence
+
+from tierkeeper.slo.model import Assessment, WindowSli
 from tierkeeper.tier import BudgetPolicy, Objective
 
 #: At this share of the budget, spent over the last hours, no load is allowed to cost any more of it. What is left is
@@ -28,24 +30,26 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
 
     The fixed point: at a steady 0.57 of the budget spent, 0.57 is allowed (3 x (1 - 0.57 / 0.7)).
     """
-    spent = max(_spent(objective, assessment, 21600), SHORT_SHARE * _spent(objective, assessment, 1800))
-    share = min(SLOPE * (1.0 - spent / FULL), MOST) * _caution(objective.budget, assessment)
+    slos = list(assessment.slos.values())
+    hours, half = [slo.window(21600) for slo in slos], [slo.window(1800) for slo in slos]
+    spent = max(_spent(objective, hours), SHORT_SHARE * _spent(objective, half))
+    share = min(SLOPE * (1.0 - spent / FULL), MOST) * _caution(objective.budget, assessment, hours)
     return max(share, LEAST)
 
 
-def _spent(objective: Objective, assessment: Assessment, seconds: int) -> float:
+def _spent(objective: Objective, windows: Sequence[WindowSli | None]) -> float:
     """Budgets spent over a window, by all promises together."""
     misses, total = 0.0, 0.0
-    for slo in assessment.slos.values():
-        window = slo.window(seconds)
+    for window in windows:
         if window is not None:
-            misses += window.ratio.point * window.total
-            total = max(total, window.total)
+            requests = window.total
+            misses += window.ratio.point * requests
+            total = requests if requests > total else total
     prior = 0.5 * FULL * PRIOR_REQUESTS
     return (misses / objective.error_budget + prior) / (total + PRIOR_REQUESTS)
 
 
-def _caution(policy: BudgetPolicy, assessment: Assessment) -> float:
+def _caution(policy: BudgetPolicy, assessment: Assessment, hours: Sequence[WindowSli | None]) -> float:
     """1 up to the warning, down to LEAST at the freeze: a period's budget that runs low is spent ever more slowly.
 
     That is for what the hours have forgotten. Of a period that has just begun they hold all there is, and two minutes
@@ -56,11 +60,11 @@ def _caution(policy: BudgetPolicy, assessment: Assessment) -> float:
         return 1.0
     frozen = spent >= policy.freeze_percent
     low = 1.0 if frozen else (spent - policy.warn_percent) / (policy.freeze_percent - policy.warn_percent)
-    return 1.0 - (1.0 - LEAST) * low * _older(assessment)
+    return 1.0 - (1.0 - LEAST) * low * _older(assessment, hours)
 
 
-def _older(assessment: Assessment) -> float:
+def _older(assessment: Assessment, windows: Sequence[WindowSli | None]) -> float:
     """Share of the period's requests that came before the last hours; 1 where that cannot be told."""
-    period = max((slo.period_requests or 0.0 for slo in assessment.slos.values()), default=0.0)
-    hours = max((w.total for slo in assessment.slos.values() if (w := slo.window(21600)) is not None), default=0.0)
+    period = max([slo.period_requests or 0.0 for slo in assessment.slos.values()], default=0.0)
+    hours = max([window.total for window in windows if window is not None], default=0.0)
     return max(0.0, 1.0 - hours / period) if period > 0 else 1.0

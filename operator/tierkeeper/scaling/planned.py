@@ -103,7 +103,7 @@ def _open(ctx: Context, plan: Plan) -> Proposal | None:
     )
     raises = plan.levers.max_num_seqs > ctx.current.max_num_seqs
     reason = Reason.QUEUE_BOUND_RAISE_CAP if raises else Reason.TUNE_LIMITS
-    return Proposal(dataclasses.replace(plan.levers, replicas=wanted), reason, why, demanded=wanted)
+    return Proposal(plan.levers.with_replicas(wanted), reason, why, demanded=wanted)
 
 
 def _close(ctx: Context, plan: Plan) -> Proposal | None:
@@ -113,7 +113,7 @@ def _close(ctx: Context, plan: Plan) -> Proposal | None:
     if ctx.finding.diagnosis is Diagnosis.KV_PRESSURE or ctx.elapsed(ctx.memory.live_at) < SETTLE_GAUGE_SECONDS:
         return None
     wanted = grown.demanded if (grown := _grow(ctx, plan)) is not None else ctx.current.replicas
-    levers = dataclasses.replace(plan.levers, replicas=wanted)
+    levers = plan.levers.with_replicas(wanted)
     return Proposal(levers, Reason.TUNE_LIMITS, "the backlog is gone and TPOT comes first again", demanded=wanted)
 
 
@@ -136,10 +136,13 @@ def _urgent(ctx: Context) -> bool:
         return True
     if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows and _queue_stands(ctx):
         return True
-    return any(
-        all((window := slo.window(seconds)) is not None and window.burn.point >= URGENT_BURN for seconds in (60, 300))
-        for slo in ctx.assessment.slos.values()
-    )
+    for slo in ctx.assessment.slos.values():
+        minute, evidence = slo.window(60), slo.window(300)
+        if minute is not None and evidence is not None:
+            urgent = minute.burn.point >= URGENT_BURN and evidence.burn.point >= URGENT_BURN
+            if urgent:
+                return True
+    return False
 
 
 def _queue_stands(ctx: Context) -> bool:
@@ -165,7 +168,7 @@ def _grow(ctx: Context, plan: Plan) -> Proposal | None:
     if _has_just_shrunk(ctx) and plan.settled_need <= TURN_MARGIN * ctx.current.replicas:
         return None
     limits = ctx.current if has_room(ctx.assessment.tpot) else lowered(ctx.current, plan.levers)
-    levers = dataclasses.replace(limits, replicas=wanted)
+    levers = limits.with_replicas(wanted)
     return Proposal(levers, Reason.DEMAND_ADD_REPLICAS, _demand(ctx, plan), demanded=wanted)
 
 
@@ -209,14 +212,14 @@ def _more(ctx: Context, plan: Plan, reason: Reason, *, cause: str | None = None)
             "loosen the objective, give each replica more GPUs or serve shorter prompts"
         )
         return hold(ctx, Reason.INFEASIBLE, message, Limit(Reason.INFEASIBLE, message))
-    levers = dataclasses.replace(ctx.current, replicas=max(wanted, ctx.current.replicas + STEP))
+    levers = ctx.current.with_replicas(max(wanted, ctx.current.replicas + STEP))
     return Proposal(levers, reason, f"{cause or ctx.finding.cause}, {_demand(ctx, plan)}", demanded=wanted)
 
 
 def _tpot(ctx: Context, plan: Plan) -> Proposal:
     """The plan's smaller limits at once; where they are set already, a smaller budget, a smaller batch, a replica."""
     right, wanted, cap = lowered(ctx.current, plan.levers), demanded(ctx, plan), ctx.current.max_num_seqs
-    levers = dataclasses.replace(right, replicas=wanted)
+    levers = right.with_replicas(wanted)
     if ctx.live_reachable and right != ctx.current:
         reason = Reason.TPOT_LOWER_CAP if right.max_num_seqs < cap else Reason.TPOT_LOWER_TOKEN_BUDGET
         return Proposal(levers, reason, ctx.finding.cause, demanded=wanted)
@@ -282,4 +285,4 @@ def _shrink(ctx: Context, plan: Plan) -> Proposal | None:
     if plan.shrink_to >= ctx.current.replicas:
         return None
     why = f"{ctx.finding.cause}{lately(ctx)}, {_demand(ctx, plan)}"
-    return Proposal(dataclasses.replace(ctx.current, replicas=plan.shrink_to), Reason.SCALE_DOWN, why)
+    return Proposal(ctx.current.with_replicas(plan.shrink_to), Reason.SCALE_DOWN, why)

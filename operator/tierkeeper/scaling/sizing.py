@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
 
 from tierkeeper.engine.capacity import batch_within, long_prompt_seconds, token_budget
 from tierkeeper.scaling.belief import strain_for
@@ -13,8 +11,10 @@ from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.scaling.overload import open_cap, overloaded
 from tierkeeper.scaling.pace import allowed_share
+from tierkeeper.slo.evaluate import quantile_of
 from tierkeeper.slo.model import Assessment, Sli, SloAssessment
 from tierkeeper.tier import Bounds, TierSpec
+from tierkeeper.values import value
 
 #: The cap stands where a full batch uses this share of the TPOT target: P99 of a saturated batch lies a sixth above
 #: its mean (simulated, 483 tokens a step).
@@ -46,7 +46,7 @@ GROW_SLACK, SHRINK_SLACK = 0.10, 0.05
 SHRINK_DOUBT = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Plan:
     """What the load asks for."""
 
@@ -72,7 +72,7 @@ class Plan:
     floor: float
     """Budgets that are missed at any load."""
     grow_to_as_set: int
-    """``grow_to`` if cap and token budget stayed as they are."""
+    """``grow_to`` if cap and token budget stayed as they are, where the right cap is larger; else ``grow_to``."""
     opened: bool = False
     """Whether the limits should stand open: more arrives than can be served at all, see ``overload``."""
     out_of_reach: tuple[Sli, ...] = ()
@@ -119,6 +119,7 @@ def plan(
     need = there.replicas(coming, strain=allowed, backlog=excess)
     spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=excess)
     unseen = max(0, pool.ready - traffic.observed_pods)
+    narrower = there is here or levers.max_num_seqs <= pool.current.max_num_seqs
     return Plan(
         grow_to=_up(need),
         shrink_to=max(1, math.ceil(spare + unseen + SHRINK_SLACK)),
@@ -132,13 +133,14 @@ def plan(
         strain=arriving.level / here.rate(pods),
         allowed=allowed,
         floor=knowledge.belief.floor,
-        grow_to_as_set=_up(need if there is here else here.replicas(coming, strain=allowed, backlog=excess)),
+        grow_to_as_set=_up(need if narrower else here.replicas(coming, strain=allowed, backlog=excess)),
         out_of_reach=tuple(sli for sli in here.out_of_reach if _median_misses(assessment.slos.get(sli))),
     )
 
 
 def _median_misses(slo: SloAssessment | None) -> bool:
-    return slo is not None and slo.p50 is not None and slo.p50.seconds > slo.threshold_seconds
+    median = quantile_of(slo, 0.5) if slo is not None else None
+    return slo is not None and median is not None and median.seconds > slo.threshold_seconds
 
 
 def _up(need: float) -> int:
@@ -183,13 +185,14 @@ def _tokens(spec: TierSpec, current: Levers, here: Model, *, batch: float, ceili
     tokens, allowed, target = current.max_num_batched_tokens, spec.scaling.max_num_batched_tokens, here.objective
     if tokens is None or allowed is None or target.tpot_seconds is None:
         return tokens
-    within = partial(token_budget, here.profile, speed=here.speed, lengths=here.lengths, batch=batch)
-    most, best = within(tpot_seconds=target.tpot_seconds), within(tpot_seconds=STEP_SHARE * target.tpot_seconds)
+    profile, speed, lengths, tpot = here.profile, here.speed, here.lengths, target.tpot_seconds
+    most = token_budget(profile, speed=speed, lengths=lengths, batch=batch, tpot_seconds=tpot)
+    best = token_budget(profile, speed=speed, lengths=lengths, batch=batch, tpot_seconds=STEP_SHARE * tpot)
     wanted = max(allowed.min, math.floor(min(best, allowed.max, ceiling or allowed.max)))
     set_already = not _off(wanted, tokens, TOKENS_TOLERANCE)
     slack = KEPT if set_already else REACHED
     wanted = tokens if set_already and tokens <= slack * most else wanted
-    reading = long_prompt_seconds(here.profile, speed=here.speed, lengths=here.lengths, batch=batch, tokens=wanted)
+    reading = long_prompt_seconds(profile, speed=speed, lengths=lengths, batch=batch, tokens=wanted)
     slow = target.ttft_seconds is not None and reading > slack * TTFT_SHARE * target.ttft_seconds
     if slow or wanted > slack * most:
         return _widest(spec, allowed)

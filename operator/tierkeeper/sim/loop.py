@@ -340,7 +340,7 @@ def _member(tier: SimTier, *, seed: int, ticks: int) -> _Member:
         max_num_batched_tokens=levers.max_num_batched_tokens or _engine_budget(spec),
         seed=seed,
     )
-    unknown = Assessment(key=spec.key, state=SignalState.NO_DATA, reason="WaitingForSamples", message="")
+    unknown = Assessment(key=spec.key, state=SignalState.NO_DATA, reason="WaitingForSamples", said="")
     return _Member(tier=tier, pool=pool, levers=levers, recorder=Recorder(ticks), assessment=unknown)
 
 

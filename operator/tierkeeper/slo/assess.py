@@ -10,7 +10,7 @@ from math import inf, isnan
 from tierkeeper.slo import messages
 from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
 from tierkeeper.slo.evaluate import evaluate, thresholds
-from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
+from tierkeeper.slo.model import Assessment, Sentence, SignalState, Sli, SloAssessment, Traffic
 from tierkeeper.slo.readings import Figures, Problem, Readings, value_problem
 from tierkeeper.slo.signals import SignalKind, Stat
 from tierkeeper.tier import Objective, TierKey
@@ -22,6 +22,22 @@ SCRAPES_TO_STALE = 3
 """Scrapes without a new sample after which a pod's figures are too old to act on."""
 
 _GAUGES = (SignalKind.RUNNING, SignalKind.WAITING, SignalKind.WAITING_FLOOR, SignalKind.KV_CACHE_USAGE)
+_COUNTED = (
+    SignalKind.REQUESTS,
+    SignalKind.FINISHED,
+    SignalKind.PROMPT_TOKENS,
+    SignalKind.GENERATION_TOKENS,
+    SignalKind.REJECTED,
+    SignalKind.PREEMPTIONS,
+)
+_MEANS = (
+    SignalKind.QUEUE_TIME,
+    SignalKind.PREFILL_TIME,
+    SignalKind.TTFT_TIME,
+    SignalKind.PROMPT_LENGTH,
+    SignalKind.OUTPUT_LENGTH,
+)
+_SUM, _COUNT = Stat.SUM.value, Stat.COUNT.value
 _SEVERITY = (
     SignalState.OK,
     SignalState.NO_TRAFFIC,
@@ -42,7 +58,7 @@ class _Verdict:
 
     state: SignalState
     reason: str
-    message: str
+    said: str | Sentence
 
 
 def assess(
@@ -65,16 +81,8 @@ def assess(
     snapshot that failed, in whole or in part; the readings are then not looked at. ``previous`` is the last
     assessment of this tier. Raises nothing: what cannot be used becomes a state with a reason.
     """
-    tick = _Tick(
-        now=now,
-        key=key,
-        objective=objective,
-        live_pods=frozenset(live_pods),
-        ready_since=ready_since,
-        previous=previous,
-        scrape_interval=scrape_interval_seconds,
-        windows=windows,
-    )
+    live = frozenset(live_pods)
+    tick = _Tick(now, key, objective, live, ready_since, previous, scrape_interval_seconds, windows)
     if source_error is not None:
         return tick.unknown(_Verdict(SignalState.SOURCE_DOWN, *source_error), readings=None)
     observed = tick.observed(readings) if readings else []
@@ -120,7 +128,8 @@ class _Tick:
                 f"The newest sample is {age:.0f} s old by Prometheus' own clock, more than {SCRAPES_TO_STALE} scrapes "
                 f"of {self.scrape_interval:g} s: is the pool still scraped?",
             )
-        if any(readings.rate(SignalKind.REQUESTS, s) is None for s in (self.windows.rate, self.windows.evidence)):
+        requests, windows = SignalKind.REQUESTS, self.windows
+        if readings.rate(requests, windows.rate) is None or readings.rate(requests, windows.evidence) is None:
             return self.no_series()
         return None
 
@@ -181,11 +190,13 @@ class _Tick:
         unknown = [s for s in slos.values() if not s.state.known]
         if unknown:
             worst = max(unknown, key=lambda s: _SEVERITY.index(s.state))
-            verdict = _Verdict(worst.state, worst.reason, worst.message)
+            verdict = _Verdict(worst.state, worst.reason, worst.said)
         elif idle:
-            verdict = _Verdict(SignalState.NO_TRAFFIC, "NoTraffic", messages.idle(traffic, self.windows.evidence))
+            said = Sentence(messages.idle, (traffic, self.windows.evidence))
+            verdict = _Verdict(SignalState.NO_TRAFFIC, "NoTraffic", said)
         else:
-            verdict = _Verdict(SignalState.OK, "Ok", messages.traffic(traffic, self.windows.evidence))
+            said = Sentence(messages.traffic, (traffic, self.windows.evidence))
+            verdict = _Verdict(SignalState.OK, "Ok", said)
         return self._assessment(verdict, slos=slos, traffic=traffic, readings=readings)
 
     def unknown(self, verdict: _Verdict, *, readings: Readings | None, observed: Sequence[str] = ()) -> Assessment:
@@ -196,7 +207,7 @@ class _Tick:
                 threshold_seconds=threshold,
                 state=verdict.state,
                 reason=verdict.reason,
-                message=verdict.message,
+                said=verdict.said,
                 budget_left=before.budget_left if (before := self._previous_slo(sli)) else None,
                 period_requests=before.period_requests if before else None,
             )
@@ -240,9 +251,10 @@ class _Tick:
         return self.now - self._moved_at(readings) > SCRAPES_TO_STALE * self.scrape_interval
 
     def _traffic_problem(self, readings: Readings, observed: list[str], gauges: _Gauges) -> Problem | None:
-        rates = [*chain.from_iterable([stats.values() for stats in readings.rates.values()])]
+        rates = map(dict.values, readings.rates.values())
         # Nearly always all is well, which this shows without a step in Python for each figure. A NaN fails it.
-        if all(sum(shown) < inf and min(shown, default=0.0) >= 0.0 for shown in (rates, *gauges.values())):
+        everything = [*chain.from_iterable([*rates, *gauges.values()])]
+        if sum(everything) < inf and min(everything, default=0.0) >= 0.0:
             return None
         for kind, shown in gauges.items():
             for pod, value in zip(observed, shown, strict=True):
@@ -255,33 +267,29 @@ class _Tick:
         return None
 
     def _traffic(self, readings: Readings, observed: list[str], gauges: _Gauges) -> Traffic:
-        window, evidence = self.windows.rate, self.windows.evidence
-
-        def rate(kind: SignalKind) -> float:
-            return readings.rate(kind, window) or 0.0
-
-        def mean(kind: SignalKind) -> float | None:
-            figures = readings.rates.get((kind, window), {})
-            seconds, count = figures.get(Stat.SUM), figures.get(Stat.COUNT)
-            return seconds / count if seconds is not None and count else None
-
+        window, evidence, rates = self.windows.rate, self.windows.evidence, readings.rates.get
+        requests, finished, prompt, generation, rejected, preemptions = [
+            _single(rates((kind, window))) for kind in _COUNTED
+        ]
+        queue, prefill, ttft, prompt_length, output_length = [_mean(rates((kind, window))) for kind in _MEANS]
+        running, waiting, floor, usage = gauges.values()
         return Traffic(
-            running=sum(gauges[SignalKind.RUNNING]),
-            waiting=sum(gauges[SignalKind.WAITING]),
-            waiting_floor=sum(gauges[SignalKind.WAITING_FLOOR]),
-            requests_per_second=rate(SignalKind.REQUESTS),
-            finished_per_second=rate(SignalKind.FINISHED),
-            prompt_tokens_per_second=rate(SignalKind.PROMPT_TOKENS),
-            generation_tokens_per_second=rate(SignalKind.GENERATION_TOKENS),
-            rejected_per_second=rate(SignalKind.REJECTED),
-            preemptions_per_second=rate(SignalKind.PREEMPTIONS),
-            mean_queue_seconds=mean(SignalKind.QUEUE_TIME),
-            mean_prefill_seconds=mean(SignalKind.PREFILL_TIME),
-            mean_ttft_seconds=mean(SignalKind.TTFT_TIME),
-            mean_prompt_tokens=mean(SignalKind.PROMPT_LENGTH),
-            mean_output_tokens=mean(SignalKind.OUTPUT_LENGTH),
-            kv_cache_usage=_highest(readings.pods.get(SignalKind.KV_CACHE_USAGE), observed),
-            requests_5m=(readings.rate(SignalKind.REQUESTS, evidence) or 0.0) * evidence,
+            running=sum(running),
+            waiting=sum(waiting),
+            waiting_floor=sum(floor),
+            requests_per_second=requests,
+            finished_per_second=finished,
+            prompt_tokens_per_second=prompt,
+            generation_tokens_per_second=generation,
+            rejected_per_second=rejected,
+            preemptions_per_second=preemptions,
+            mean_queue_seconds=queue,
+            mean_prefill_seconds=prefill,
+            mean_ttft_seconds=ttft,
+            mean_prompt_tokens=prompt_length,
+            mean_output_tokens=output_length,
+            kv_cache_usage=None if _none_of(readings.pods.get(SignalKind.KV_CACHE_USAGE), observed) else max(usage),
+            requests_5m=_single(rates((SignalKind.REQUESTS, evidence))) * evidence,
             observed_pods=len(observed),
             live_pods=len(self.live_pods),
             unobserved=tuple(sorted(self.live_pods.difference(observed))),
@@ -297,7 +305,7 @@ class _Tick:
             key=self.key,
             state=verdict.state,
             reason=verdict.reason,
-            message=verdict.message,
+            said=verdict.said,
             slos=slos,
             traffic=traffic,
             clean_since=since if verdict.state.known else None,
@@ -311,6 +319,19 @@ def _of_pods(figures: Figures | None, pods: Sequence[str]) -> list[float]:
     return list(map(figures.get, pods, repeat(0.0))) if figures else [0.0] * len(pods)
 
 
-def _highest(figures: Figures | None, pods: Sequence[str]) -> float | None:
-    """The highest of these pods' figures; None where none has one."""
-    return max([figures[pod] for pod in pods if pod in figures], default=None) if figures else None
+def _none_of(figures: Figures | None, pods: Sequence[str]) -> bool:
+    """Whether none of these pods has such a series."""
+    return not figures or figures.keys().isdisjoint(pods)
+
+
+def _single(figures: Figures | None) -> float:
+    """The rate of a signal with one figure, 0 where it has no series."""
+    return (figures.get("") or 0.0) if figures else 0.0
+
+
+def _mean(figures: Figures | None) -> float | None:
+    """Sum over count of a signal with both; None where there is nothing to divide."""
+    if not figures or not (count := figures.get(_COUNT)):
+        return None
+    total = figures.get(_SUM)
+    return None if total is None else total / count

@@ -117,11 +117,11 @@ def pair_burns(
     pair: BurnPair, windows: Sequence[WindowSli], *, budget: float, reading: Callable[[Ratio], float]
 ) -> bool:
     """Whether both windows of a pair exceed its factor, the long one beyond chance. A missing window never burns."""
-    asked = pair.error_ratio(budget)
-    short, long = find_window(windows, pair.short_seconds), find_window(windows, pair.long_seconds)
-    if short is None or long is None or reading(short.ratio) <= asked or reading(long.ratio) <= asked:
+    asked, short = pair.error_ratio(budget), find_window(windows, pair.short_seconds)
+    if short is None or reading(short.ratio) <= asked:
         return False
-    return evident(reading(long.ratio), long.total, above=asked)
+    long = find_window(windows, pair.long_seconds)
+    return long is not None and (share := reading(long.ratio)) > asked and evident(share, long.total, above=asked)
 
 
 def budget_left(*, error_ratio: float, total: float, budget: float) -> float | None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tierkeeper.slo import messages
-from tierkeeper.slo.burn import Windows, budget_left, evident, optimistic, pair_burns, point
+from tierkeeper.slo.burn import BurnPair, Windows, budget_left, evident, optimistic, pair_burns, point
 from tierkeeper.slo.histogram import ErrorRatio, quantile, top_finite_edge
-from tierkeeper.slo.model import Histogram, SignalState, Sli, SloAssessment, WindowSli
+from tierkeeper.slo.model import (
+    Histogram,
+    Quantile,
+    Ratio,
+    Sentence,
+    SignalState,
+    Sli,
+    SloAssessment,
+    WindowSli,
+)
 from tierkeeper.slo.readings import FAMILIES, Problem, Readings, WindowHistogram
 from tierkeeper.tier import Objective
 
@@ -41,19 +50,13 @@ def evaluate(
     can be judged; a slower one that is missing or broken is left out.
     """
     histograms = readings.histograms(sli, control=windows.seconds)
-    slo = _Slo(
-        sli=sli,
-        threshold=threshold,
-        objective=objective,
-        previous=previous,
-        windows=windows,
-        period=histograms.get(objective.window_days * SECONDS_PER_DAY),
-    )
-    fast = [histograms[s] for s in (windows.rate, windows.evidence) if s in histograms]
+    period = histograms.get(objective.window_days * SECONDS_PER_DAY)
+    slo = _Slo(sli, threshold, objective, objective.error_budget, previous, windows, period)
+    minute, evidence = histograms.get(windows.rate), histograms.get(windows.evidence)
+    fast = [window for window in (minute, evidence) if window is not None]
     slis = slo.window_slis(histograms)
     if idle:
         return slo.quiet(fast, slis, f"No traffic: {messages.no_requests(sli, windows.evidence)}")
-    evidence = histograms.get(windows.evidence)
     if evidence is None:
         return slo.no_series(starting=starting)
     for window in fast:
@@ -68,6 +71,11 @@ def evaluate(
     return slo.judged(evidence.metric, histogram, measured, slis)
 
 
+def quantile_of(slo: SloAssessment, q: float) -> Quantile | None:
+    """Another quantile than P99, None where there is none. A tick seldom decides by one: it is read for who asks."""
+    return None if slo.histogram is None else quantile(slo.histogram, q)
+
+
 @dataclass(slots=True)
 class _Slo:
     """What every outcome of one SLO shares."""
@@ -75,6 +83,8 @@ class _Slo:
     sli: Sli
     threshold: float
     objective: Objective
+    budget: float
+    """The objective's share of requests that may miss."""
     previous: SloAssessment | None
     windows: Windows
     period: WindowHistogram | None
@@ -82,13 +92,12 @@ class _Slo:
 
     def window_slis(self, histograms: Mapping[int, WindowHistogram]) -> tuple[WindowSli, ...]:
         """The control windows with requests in them that can be measured, ascending."""
-        budget = self.objective.error_budget
-        found = [
-            histograms[seconds].sli(seconds, threshold=self.threshold, budget=budget)
-            for seconds in self.windows.seconds
-            if seconds in histograms
-        ]
-        return tuple(one for one in found if one is not None)
+        threshold, budget, found = self.threshold, self.budget, []
+        for seconds in self.windows.seconds:
+            shown = histograms.get(seconds)
+            if shown is not None and (one := shown.sli(seconds, threshold, budget)) is not None:
+                found.append(one)
+        return tuple(found)
 
     def quiet(self, fast: Sequence[WindowHistogram], slis: tuple[WindowSli, ...], message: str) -> SloAssessment:
         """Known, with nothing to judge: no request in the evidence window."""
@@ -120,37 +129,41 @@ class _Slo:
         self, metric: str, histogram: Histogram, measured: ErrorRatio, slis: tuple[WindowSli, ...]
     ) -> SloAssessment:
         """Figures that can be believed: the evidence window's histogram and error ratio, and all windows."""
-        evidence = next(w for w in slis if w.seconds == self.windows.evidence)
+        seconds = self.windows.evidence
+        (evidence,) = [w for w in slis if w.seconds == seconds]
         p99, neighbours = quantile(histogram, 0.99), measured.neighbours
-        message = messages.slo(sli=self.sli, window=evidence, p99=p99, threshold=self.threshold, neighbours=neighbours)
-        budget, pairs = self.objective.error_budget, self.windows.pairs
-        spends = any(w.ratio.point > budget for w in slis)  # no pair asks for less than the budget
+        fastest, *slower = self.windows.pairs
+        # No pair asks for less than the budget, and most tiers are within it.
+        spends = max([w.ratio.point for w in slis]) > self.budget
+        fast = spends and self._burns(fastest, slis, point)
         return SloAssessment(
             sli=self.sli,
             threshold_seconds=self.threshold,
             state=SignalState.OK,
             reason="Ok",
-            message=message,
+            said=Sentence(messages.slo, (self.sli, evidence, p99, self.threshold, neighbours)),
             metric=metric,
             windows=slis,
-            p50=quantile(histogram, 0.5),
-            p95=quantile(histogram, 0.95),
             p99=p99,
             boundary_aligned=measured.aligned,
             nearest_aligned_seconds=neighbours,
             period_requests=self._period_requests(),
             budget_left=self._budget_left(),
-            burning=spends and any(pair_burns(pair, slis, budget=budget, reading=point) for pair in pairs),
-            urgent=spends and pair_burns(pairs[0], slis, budget=budget, reading=optimistic),
-            met=self._met(evidence),
+            burning=fast or (spends and any(self._burns(pair, slis, point) for pair in slower)),
+            urgent=fast and self._burns(fastest, slis, optimistic),
+            met=self._met(evidence, burns=fast),
+            histogram=histogram,
         )
 
-    def _met(self, window: WindowSli) -> bool | None:
-        """Kept while the share is within budget, missed once more than chance exceeds it; in between as it was."""
-        budget = self.objective.error_budget
-        if window.ratio.point <= budget:
+    def _burns(self, pair: BurnPair, slis: tuple[WindowSli, ...], reading: Callable[[Ratio], float]) -> bool:
+        return pair_burns(pair, slis, budget=self.budget, reading=reading)
+
+    def _met(self, window: WindowSli, *, burns: bool) -> bool | None:
+        """Kept while the share is within budget, missed once more than chance exceeds it; in between as it was. What
+        ``burns`` exceeds a multiple of the budget by more than chance."""
+        if window.ratio.point <= self.budget:
             return True
-        if evident(window.ratio.point, window.total, above=budget):
+        if burns or evident(window.ratio.point, window.total, above=self.budget):
             return False
         return self.previous.met if self.previous else None
 
@@ -160,7 +173,7 @@ class _Slo:
         measured = self.period.error_ratio(self.threshold) if self.period else None
         if histogram is None or measured is None:
             return self.previous.budget_left if self.previous else None
-        return budget_left(error_ratio=measured.ratio.point, total=histogram.total, budget=self.objective.error_budget)
+        return budget_left(error_ratio=measured.ratio.point, total=histogram.total, budget=self.budget)
 
     def _period_requests(self) -> float | None:
         """How many requests the figure above rests on; like it, the last known number while they cannot be read."""
@@ -173,7 +186,7 @@ class _Slo:
         self,
         state: SignalState,
         reason: str,
-        message: str,
+        said: str,
         *,
         metric: str | None = None,
         windows: tuple[WindowSli, ...] = (),
@@ -183,7 +196,7 @@ class _Slo:
             threshold_seconds=self.threshold,
             state=state,
             reason=reason,
-            message=message,
+            said=said,
             metric=metric,
             windows=windows,
             budget_left=self._budget_left(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from math import exp, inf, isclose, isinf, isnan, log
-from operator import le as at_most
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from tierkeeper.slo.model import Histogram, Quantile, Ratio
+from tierkeeper.values import value
 
 ROUNDING = 1e-6
 """Relative error that ``increase()``'s extrapolation and the sum over pods may leave; more is a broken histogram."""
@@ -23,7 +23,8 @@ class MalformedError(ValueError):
         self.message = message
 
 
-class ErrorRatio(NamedTuple):
+@value(frozen=True, slots=True)
+class ErrorRatio:
     """The share of requests above a threshold."""
 
     ratio: Ratio
@@ -41,9 +42,10 @@ def from_columns(edges: Sequence[float], counts: Sequence[float], series: Sequen
     """
     if not edges or edges[-1] != inf:
         raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
-    # Nearly always all is well, which this shows without a step in Python for each bucket. A NaN fails it.
-    if counts[0] >= 0.0 and counts[-1] < inf and all(map(at_most, counts, counts[1:])) and min(series) >= series[-1]:
-        return Histogram(tuple(edges), tuple(counts))
+    # Nearly always all is well, which this shows without a step in Python for each bucket. A NaN fails the sum.
+    everywhere = series.count(series[-1]) == len(series) or min(series) >= series[-1]
+    if everywhere and counts[0] >= 0.0 and sum(counts) < inf and sorted(counts) == [*counts]:
+        return Histogram(tuple(edges), tuple(counts))  # no copies: a tuple of a tuple is that tuple
     kept = dict(_repaired(edges, counts, series))
     return Histogram(tuple(kept), tuple(kept.values()))
 
@@ -105,7 +107,8 @@ def error_ratio(histogram: Histogram, threshold: float) -> ErrorRatio | None:
 def quantile(histogram: Histogram, q: float) -> Quantile | None:
     """The ``q`` quantile (0 < q < 1) in seconds by the same interpolation, so that P99 is above a threshold exactly
     when more than 1 % miss it. ``at_or_above`` in the open top bucket. None for an empty histogram."""
-    edges, counts, total = histogram.edges, histogram.counts, histogram.total
+    edges, counts = histogram.edges, histogram.counts
+    total = counts[-1] if counts else 0.0
     if total <= 0:
         return None
     place = bisect_left(counts, total * (q - 1e-12))

@@ -45,7 +45,7 @@ def percent(share: float) -> str:
     return f"{value:.1f}%" if value >= 0.1 or value == 0 else f"{value:.2g}%"
 
 
-def slo(*, sli: Sli, window: WindowSli, p99: Quantile | None, threshold: float, neighbours: tuple[float, ...]) -> str:
+def slo(sli: Sli, window: WindowSli, p99: Quantile | None, threshold: float, neighbours: tuple[float, ...]) -> str:
     """What the evidence window shows of one SLO."""
     reading = ""
     if p99 is not None:

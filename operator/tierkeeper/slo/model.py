@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from enum import StrEnum
-from typing import NamedTuple
 
 from tierkeeper.tier import TierKey
+from tierkeeper.values import value
 
 
 class Sli(StrEnum):
@@ -31,10 +31,25 @@ class SignalState(StrEnum):
 
     @property
     def known(self) -> bool:
-        return self in (SignalState.OK, SignalState.NO_TRAFFIC)
+        return self in _KNOWN
 
 
-@dataclass(frozen=True, slots=True)
+_KNOWN = frozenset({SignalState.OK, SignalState.NO_TRAFFIC})
+
+
+@value(frozen=True, slots=True)
+class Sentence:
+    """What a sentence is written from, when it is read: most of a tick's never are, as a status is written once a
+    minute."""
+
+    write: Callable[..., str]
+    figures: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return self.write(*self.figures)
+
+
+@value(frozen=True, slots=True)
 class Sample:
     """One element of an instant vector: labels, value (may be NaN or infinite), evaluation time in Unix seconds."""
 
@@ -43,7 +58,7 @@ class Sample:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Histogram:
     """Edges in seconds, ascending, the last one infinite, and at each the cumulative count of observations.
 
@@ -59,7 +74,8 @@ class Histogram:
         return self.counts[-1] if self.counts else 0.0
 
 
-class Ratio(NamedTuple):
+@value(frozen=True, slots=True)
+class Ratio:
     """An error ratio with its bounds, each in [0, 1], ``lower <= point <= upper``.
 
     ``lower`` is the optimistic reading (misses counted from the next higher bucket edge), ``upper`` the pessimistic
@@ -71,14 +87,16 @@ class Ratio(NamedTuple):
     upper: float
 
 
-class Quantile(NamedTuple):
+@value(frozen=True, slots=True)
+class Quantile:
     """A latency quantile in seconds. ``at_or_above`` means it lies in the open top bucket: at least this much."""
 
     seconds: float
     at_or_above: bool = False
 
 
-class WindowSli(NamedTuple):
+@value(frozen=True, slots=True)
+class WindowSli:
     """What one look-back window says about one SLO."""
 
     seconds: int
@@ -97,7 +115,7 @@ def find_window(windows: Iterable[WindowSli], seconds: int) -> WindowSli | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SloAssessment:
     """One promised SLO: is it kept, how fast does its budget burn, and can the figures be believed."""
 
@@ -106,12 +124,10 @@ class SloAssessment:
     state: SignalState
     reason: str
     """CamelCase cause, e.g. NotANumber, NoSeries, WaitingForSamples, Timeout; the state's own name where it is Ok."""
-    message: str
+    said: str | Sentence
     metric: str | None = None
     """Name of the histogram family in use."""
     windows: tuple[WindowSli, ...] = ()
-    p50: Quantile | None = None
-    p95: Quantile | None = None
     p99: Quantile | None = None
     boundary_aligned: bool = True
     nearest_aligned_seconds: tuple[float, ...] = ()
@@ -126,9 +142,18 @@ class SloAssessment:
     """True when the fastest pair burns above its factor even by the optimistic bound."""
     met: bool | None = None
     """None while the data cannot tell."""
+    histogram: Histogram | None = None
+    """What quantiles are read from: the evidence window's; None where it cannot be believed."""
+
+    @property
+    def message(self) -> str:
+        return str(self.said)
 
     def window(self, seconds: int) -> WindowSli | None:
-        return find_window(self.windows, seconds)
+        for window in self.windows:
+            if window.seconds == seconds:
+                return window
+        return None
 
     @property
     def burns_now(self) -> bool:
@@ -138,7 +163,7 @@ class SloAssessment:
         return all(window is not None and window.burn.point > 1.0 for window in shown)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Traffic:
     """What the pool is carrying, summed over its live pods. Rates are per second over the last minute unless named."""
 
@@ -170,7 +195,7 @@ class Traffic:
     """Names of the live pods without fresh series, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Assessment:
     """Everything the loop knows of one tier at one tick."""
 
@@ -178,7 +203,7 @@ class Assessment:
     state: SignalState
     """Worst state over the promised SLOs and the traffic signals."""
     reason: str
-    message: str
+    said: str | Sentence
     slos: Mapping[Sli, SloAssessment] = field(default_factory=dict)
     traffic: Traffic = Traffic()
     clean_since: float | None = None
@@ -187,6 +212,10 @@ class Assessment:
     """Prometheus' own clock at the last evaluation, in Unix seconds; only ever compared with itself."""
     evaluation_moved_at: float | None = None
     """Monotonic seconds of the tick at which ``evaluated_at`` last moved: a frozen source repeats itself."""
+
+    @property
+    def message(self) -> str:
+        return str(self.said)
 
     @property
     def budget_spent_percent(self) -> float | None:

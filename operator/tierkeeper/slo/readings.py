@@ -46,6 +46,8 @@ class Problem:
     message: str
 
 
+_SUM, _SERIES = Stat.SUM.value, Stat.SERIES.value
+
 Figures = dict[str, float]
 """Values by pod, by stat, or by ``le`` as written."""
 
@@ -57,26 +59,32 @@ class WindowHistogram:
     metric: str
     histogram: Histogram | None
     problem: Problem | None = None
-    _ratios: dict[float, ErrorRatio | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _slis: dict[tuple[int, float, float], WindowSli] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _threshold: float | None = field(default=None, init=False, repr=False, compare=False)
+    _ratio: ErrorRatio | None = field(default=None, init=False, repr=False, compare=False)
+    _asked: tuple[int, float, float] | None = field(default=None, init=False, repr=False, compare=False)
+    _sli: WindowSli | None = field(default=None, init=False, repr=False, compare=False)
 
     def error_ratio(self, threshold: float) -> ErrorRatio | None:
-        """``histogram.error_ratio``, worked out once a threshold; None also where there is nothing to divide."""
-        if threshold not in self._ratios:
-            counted = self.histogram if self.histogram and self.histogram.total > 0 else None
-            self._ratios[threshold] = error_ratio(counted, threshold) if counted else None
-        return self._ratios[threshold]
+        """``histogram.error_ratio``, kept for the next who asks of the same threshold: a tier has one until it is
+        edited. None also where there is nothing to divide."""
+        if threshold != self._threshold:
+            counted = self.histogram
+            self._ratio = error_ratio(counted, threshold) if counted is not None and counted.total > 0 else None
+            self._threshold = threshold
+        return self._ratio
 
-    def sli(self, seconds: int, *, threshold: float, budget: float) -> WindowSli | None:
-        """What the window of so many seconds says of one SLO, worked out once; None where ``error_ratio`` is."""
+    def sli(self, seconds: int, threshold: float, budget: float) -> WindowSli | None:
+        """What the window of so many seconds says of one SLO, kept likewise; None where ``error_ratio`` is."""
         asked = seconds, threshold, budget
-        found = self._slis.get(asked)
-        if found is None and self.histogram is not None and (measured := self.error_ratio(threshold)) is not None:
-            rates = burn(measured.ratio, budget=budget)
-            found = self._slis[asked] = WindowSli(seconds, self.histogram.total, measured.ratio, rates)
-        return found
+        if asked != self._asked:
+            measured = self.error_ratio(threshold)
+            if measured is None or self.histogram is None:
+                self._sli = None
+            else:
+                rates = burn(measured.ratio, budget=budget)
+                self._sli = WindowSli(seconds, self.histogram.total, measured.ratio, rates)
+            self._asked = asked
+        return self._sli
 
 
 @dataclass(slots=True)
@@ -98,27 +106,39 @@ class WindowBuckets:
         pods are then read by tokens, until no window holds an old pod any more.
         """
         if self._covered is None:
-            preferred = self.families.get(REQUEST_TPOT_FAMILY)
-            self._covered = preferred is not None and _series(preferred) >= sum(
-                _series(stats) for stats in self.families.values() if stats is not preferred
+            families = self.families
+            preferred = families.get(REQUEST_TPOT_FAMILY)
+            self._covered = preferred is not None and (
+                len(families) == 1
+                or _series(preferred) >= sum([_series(stats) for stats in families.values() if stats is not preferred])
             )
         return self._covered
 
     def histogram(self, *, by_request: bool) -> WindowHistogram:
         """The preferred family alone, or the other families together; where there is but one family, that one."""
-        if by_request:
-            self._by_request = self._by_request or self._histogram([REQUEST_TPOT_FAMILY])
-            return self._by_request
-        self._by_token = self._by_token or self._histogram(sorted(self.families.keys() - {REQUEST_TPOT_FAMILY}))
-        return self._by_token
+        found = self._by_request if by_request else self._by_token
+        if found is None:
+            found = self._histogram(by_request=by_request)
+            if by_request:
+                self._by_request = found
+            else:
+                self._by_token = found
+        return found
 
-    def _histogram(self, chosen: Sequence[str]) -> WindowHistogram:
-        names = list(self.families) if len(self.families) == 1 else chosen
+    def _histogram(self, *, by_request: bool) -> WindowHistogram:
+        families = self.families
+        if len(families) == 1:
+            names = [*families]
+        elif by_request:
+            names = [REQUEST_TPOT_FAMILY]
+        else:
+            names = sorted(families.keys() - {REQUEST_TPOT_FAMILY})
         metric = " + ".join(names)
         try:
-            return WindowHistogram(metric=metric, histogram=_added_up([self.families[name] for name in names]))
+            added = _in_columns(families[metric]) if len(names) == 1 else None
+            return WindowHistogram(metric, _added_up([families[name] for name in names]) if added is None else added)
         except MalformedError as error:
-            return WindowHistogram(metric=metric, histogram=None, problem=Problem(error.reason, error.message))
+            return WindowHistogram(metric, None, Problem(error.reason, error.message))
 
 
 @dataclass(slots=True)
@@ -156,7 +176,11 @@ class Readings:
     def histograms(self, sli: Sli, *, control: Collection[int]) -> dict[int, WindowHistogram]:
         """One histogram a window in which the SLI has series; the control windows agree on one family."""
         windows = self.families.get(sli, {})
-        per_request = all(buckets.covered for seconds, buckets in windows.items() if seconds in control)
+        per_request = True
+        for seconds in control:
+            if seconds in windows and not windows[seconds].covered:
+                per_request = False
+                break
         return {
             seconds: buckets.histogram(by_request=per_request if seconds in control else buckets.covered)
             for seconds, buckets in windows.items()
@@ -257,12 +281,25 @@ def _larger(known: float, value: float) -> float:
 
 def _series(stats: Mapping[str, Figures]) -> float:
     """How many series a family is the sum of; none where that is no number."""
-    series = stats.get(Stat.SERIES, {})
-    return _number(series["+Inf"] if "+Inf" in series else max(series.values(), default=0.0))
+    series = stats.get(_SERIES, {})
+    number = series["+Inf"] if "+Inf" in series else max(series.values(), default=0.0)
+    return number if -inf < number < inf else 0.0
 
 
-def _number(series: float) -> float:
-    return series if -inf < series < inf else 0.0
+def _in_columns(stats: Mapping[str, Figures]) -> Histogram | None:
+    """The histogram of one family whose edges have one spelling each, as nearly all have; None where they have not.
+
+    Raises MalformedError as ``_added_up`` does.
+    """
+    counts, series = stats.get(_SUM, {}), stats.get(_SERIES, {})
+    edges, in_order = _columns(tuple(counts))
+    if in_order is None or len(counts) != len(series):
+        return None
+    try:
+        having = in_order(series)
+    except KeyError:
+        return None
+    return from_columns(edges, in_order(counts), having)
 
 
 def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
@@ -270,11 +307,6 @@ def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
 
     Raises MalformedError where an edge is no number, or where the figures are no histogram.
     """
-    if len(families) == 1:
-        counts, series = families[0].get(Stat.SUM, {}), families[0].get(Stat.SERIES, {})
-        edges, in_order = _columns(tuple(counts))
-        if in_order is not None and counts.keys() == series.keys():
-            return from_columns(edges, in_order(counts), in_order(series))
     by_count, by_series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
     edges = tuple(sorted(by_count.keys() | by_series.keys()))
     return from_columns(edges, [by_count.get(le, nan) for le in edges], [by_series.get(le, 0.0) for le in edges])
