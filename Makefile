@@ -85,8 +85,8 @@ alone: $(STAMP)
 	.venv/bin/pytest e2e/scenarios -m "not exchanged and not alongside" -q -s --durations=20
 
 # The processor never waits: while the cluster starts, mypy has it; while the operator is exchanged, tests that need no
-# cluster; while the demo plays, those of them that only compute and take what is left over. All tests are imported once,
-# so that no worker compiles them anew, and every program is built before a scenario begins.
+# cluster; while the demo plays, those of them that only compute and take what is left over. All tests are imported and
+# the simulator runs once, so that no worker compiles them anew, and every program is built before a scenario begins.
 test: setup ## Everything, as CI runs it: lint, all tests, the real cluster and its scenarios, the demo
 	$(MAKE) -j4 lint compiled audit platform
 	$(MAKE) -j2 timed exchanged
@@ -101,6 +101,7 @@ computed: $(STAMP)
 
 compiled: $(STAMP)
 	.venv/bin/pytest tests e2e/scenarios --collect-only -q >/dev/null
+	.venv/bin/pytest tests/sim/test_loop_runs_a_policy_over_a_pool.py -k lower_cap -q --timeout 600 >/dev/null
 
 demo: setup ## Watch three tiers keep their promises under recorded traffic (DEMO_OPERATOR=off: without the operator)
 	$(PY) -m e2e.demo --operator $(or $(DEMO_OPERATOR),on)

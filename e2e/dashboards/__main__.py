@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from e2e.cluster import Cluster
-from e2e.dashboards.drawing import draw
 from e2e.dashboards.source import ROOT, Prometheus, Span, board, variables
 from e2e.demo.story import NAMESPACE
 
@@ -39,6 +38,8 @@ def with_links(page: str) -> str:
 
 def pictures(source: Prometheus, chosen: Mapping[str, str], span: Span, images: Path, *, note: str, dpi: int) -> None:
     """Write dashboard-fleet.png and dashboard-tier.png. Raises RuntimeError where Prometheus refuses a query."""
+    from e2e.dashboards.drawing import draw  # here: matplotlib takes a second to load
+
     for name in ("fleet", "tier"):
         dashboard = board(name)
         known = variables(dashboard, chosen)

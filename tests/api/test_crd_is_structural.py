@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from kubernetes.client import V1JSONSchemaProps
 
+from tests import fast_yaml
 from tierkeeper.api.crd import SIZE_LIMIT, crd, crd_yaml, schema
 from tierkeeper.api.reference import reference
 from tierkeeper.api.schema import walk
@@ -45,7 +45,7 @@ def test_generating_twice_gives_the_same_bytes() -> None:
 
 
 def test_yaml_and_object_are_one() -> None:
-    assert yaml.safe_load(crd_yaml()) == crd()
+    assert fast_yaml.load(crd_yaml()) == crd()
 
 
 def test_the_kubernetes_client_knows_every_keyword() -> None:

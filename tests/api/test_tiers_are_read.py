@@ -168,6 +168,27 @@ def test_another_kind_is_refused() -> None:
         to_tier({**minimal(), "kind": "Deployment"})
 
 
+def matching(pattern: str) -> st.SearchStrategy[str]:
+    """ASCII alone, which is all that our patterns match: the default asks UTF-8 for each character that there is."""
+    return st.from_regex(pattern, fullmatch=True, alphabet=st.characters(max_codepoint=127))
+
+
+# Made once: what a pattern can match is worked out anew by each strategy of its own.
+TEXT = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=40)
+MODEL_ID = TEXT.filter(lambda name: not name.startswith("-"))
+TIER_NAME = matching(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+ENV = st.dictionaries(matching(r"[A-S][A-Z_]{0,8}"), TEXT, max_size=3)
+MILLIS = st.integers(1, 60_000)
+SLO = st.none() | st.fixed_dictionaries(
+    {"ttftMilliseconds": MILLIS},
+    optional={
+        "tpotMilliseconds": MILLIS,
+        "objectivePercent": st.integers(50, 99) | matching(r"[5-9][0-9]\.[0-9]{1,2}"),
+        "windowDays": st.integers(1, 90),
+    },
+)
+
+
 @st.composite
 def tiers(draw: st.DrawFn) -> dict[str, Any]:
     """Any tier that obeys the contract, built from the numbers outwards so that no try is thrown away."""
@@ -177,34 +198,17 @@ def tiers(draw: st.DrawFn) -> dict[str, Any]:
     most = draw(st.integers(max(fewest, high), 1_048_576))
     replicas = draw(st.integers(1, 1000))
     degrade = draw(st.booleans())
-    millis = st.integers(1, 60_000)
-    slo = draw(
-        st.none()
-        | st.fixed_dictionaries(
-            {"ttftMilliseconds": millis},
-            optional={
-                "tpotMilliseconds": millis,
-                "objectivePercent": st.integers(50, 99) | st.from_regex(r"[5-9][0-9]\.[0-9]{1,2}", fullmatch=True),
-                "windowDays": st.integers(1, 90),
-            },
-        )
-    )
-    text = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=40)
+    slo = draw(SLO)
     return {
-        "metadata": {"name": draw(st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True))},
+        "metadata": {"name": draw(TIER_NAME)},
         "spec": {
-            "model": {"id": draw(text.filter(lambda name: not name.startswith("-")))},
+            "model": {"id": draw(MODEL_ID)},
             **({"slo": slo} if slo else {}),
             "engine": {
                 "image": "vllm/vllm-openai:v0.32.0",
                 "maxNumSeqs": draw(st.integers(low, high)),
                 "maxNumBatchedTokens": draw(st.integers(max(fewest, high), most)),
-                "env": [
-                    {"name": name, "value": value}
-                    for name, value in draw(
-                        st.dictionaries(st.from_regex(r"[A-S][A-Z_]{0,8}", fullmatch=True), text, max_size=3)
-                    ).items()
-                ],
+                "env": [{"name": name, "value": value} for name, value in draw(ENV).items()],
             },
             "scaling": {
                 "mode": draw(st.sampled_from(list(core.Mode))).value,

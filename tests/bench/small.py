@@ -1,4 +1,4 @@
-"""A scenario that plays in a moment: half an hour of one small tier whose load doubles after ten minutes."""
+"""A scenario that plays in a moment: twenty minutes of one small tier whose load doubles after ten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sim.worlds import sim_tier, tier_spec, traffic
 from tierkeeper.sim.loop import SimTier
 from tierkeeper.tier import Bounds, Resources
 
-STEP_AT, END = 600.0, 1800.0
+STEP_AT, END = 600.0, 1200.0
 
 
 def tier(*, rate: float = 4.0, factor: float = 2.0, name: str = "gold", priority: int = 800, most: int = 6) -> SimTier:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ def entry(name: str) -> Entry:
     return next(one for one in entries() if one.name == name)
 
 
+@cache
 def played(name: str) -> Row:
     return run(small.scenario(), entry(name))
 

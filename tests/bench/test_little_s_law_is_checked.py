@@ -25,9 +25,9 @@ def loaded(*stretches: tuple[float, float], prompt: int = 1000, seqs: int = 24, 
 KINDS = {
     "step": small.scenario(),
     "ramp": small.scenario(loaded(*((120.0, 2.0 + n) for n in range(10)))),
-    "idle night": small.scenario(loaded((600.0, 5.0), (900.0, 0.01), (300.0, 5.0))),
-    "long prompts": small.scenario(loaded((1800.0, 1.5), prompt=6000)),
-    "cap set too low": small.scenario(loaded((1800.0, 6.0), seqs=8)),
+    "idle night": small.scenario(loaded((400.0, 5.0), (600.0, 0.01), (200.0, 5.0))),
+    "long prompts": small.scenario(loaded((small.END, 1.5), prompt=6000)),
+    "cap set too low": small.scenario(loaded((small.END, 6.0), seqs=8)),
     "several tiers on few GPUs": small.scenario(
         small.tier(name="high", priority=9, rate=8.0), small.tier(name="low", priority=1, rate=8.0), gpus=8
     ),
@@ -40,7 +40,7 @@ def test_what_came_and_did_not_go_is_there_in_every_kind_of_scenario(kind: Scena
     for tier in made.tiers.values():
         assert len(tier.requests) > 1000
         assert miscounted(tier) == 0
-        assert little_residual(tier) < 0.12  # of half an hour: some 2,000 requests are counted, in bursts
+        assert little_residual(tier) < 0.12  # of twenty minutes: some 2,000 requests are counted, in bursts
 
 
 def row(residual: float | None, *, cut: int = 0) -> Row:

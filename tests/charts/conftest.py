@@ -1,7 +1,7 @@
 """The two Helm binaries. Built where the cache lacks them (minutes): a test that asks for one is end-to-end."""
 
-import copy
 import json
+import os
 import subprocess
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e import tools
+from tests import fast_yaml
+from tests.fakes.kube import copied
 
 CHART = Path(__file__).parents[2] / "charts/tierkeeper"
 NAMESPACE = "tierkeeper-system"
+BRIEF = os.environ | {"GOGC": "off", "GOMAXPROCS": "1"}
+"""For a Go program that is gone in a moment: to collect garbage on every core is a third of its work."""
 
 Render = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,12 +34,12 @@ def template(
     """`helm template` with these values, against no cluster."""
     options = ["--namespace", namespace, "--kube-version", "1.36.0", "--values", "-"]
     command = [helm, "template", release, chart, *options]
-    return subprocess.run(command, input=values, capture_output=True, text=True)
+    return subprocess.run(command, input=values, capture_output=True, text=True, env=BRIEF)
 
 
 #: The chart does not change while the tests run: what was rendered or read once is not rendered or read again.
 template_once = cache(template)
-read_once = cache(lambda text: yaml.load(text, Loader=yaml.CSafeLoader))
+read_once = cache(fast_yaml.load)
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def objects(render: Render) -> Callable[..., dict[tuple[str, str], dict[str, Any
         done = render(values, chart)
         assert done.returncode == 0, done.stderr
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        for document in copy.deepcopy([*filter(None, map(read_once, done.stdout.split("\n---\n")))]):
+        for document in map(copied, filter(None, map(read_once, done.stdout.split("\n---\n")))):
             metadata = document["metadata"]
             key = document["kind"], f"{metadata.get('namespace', '')}/{metadata['name']}"
             assert key not in found, f"{key} is rendered twice"

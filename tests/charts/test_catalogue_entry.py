@@ -6,21 +6,20 @@ Keys and their forms: https://artifacthub.io/docs/topics/annotations/helm.
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests import fast_yaml
 from tierkeeper.api import GROUP, KIND, VERSION
 from tierkeeper.api.resource import ServiceTier
 
 ROOT = Path(__file__).parents[2]
-CRD = yaml.safe_load((ROOT / "crds/servicetiers.yaml").read_text())
+CRD = fast_yaml.load((ROOT / "crds/servicetiers.yaml").read_text())
 
 
 def annotation(name: str) -> Any:
     """One entry, parsed: all values of annotations are strings that hold YAML."""
-    chart = yaml.safe_load((ROOT / "charts/tierkeeper/Chart.yaml").read_text())
+    chart = fast_yaml.load((ROOT / "charts/tierkeeper/Chart.yaml").read_text())
     text = chart["annotations"][f"artifacthub.io/{name}"]
     assert isinstance(text, str)
-    return yaml.safe_load(text)
+    return fast_yaml.load(text)
 
 
 def test_the_crd_that_is_named_is_the_one_that_is_shipped() -> None:
@@ -43,7 +42,7 @@ def test_changes_are_of_the_kinds_that_the_catalogue_knows() -> None:
 
 
 def test_a_version_below_one_is_no_promise() -> None:
-    chart = yaml.safe_load((ROOT / "charts/tierkeeper/Chart.yaml").read_text())
+    chart = fast_yaml.load((ROOT / "charts/tierkeeper/Chart.yaml").read_text())
     assert annotation("prerelease") is chart["version"].startswith("0.")
     assert annotation("license") == "Apache-2.0"
     assert annotation("category") == "ai-machine-learning"

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import fast_yaml
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
@@ -15,7 +16,7 @@ GUIDE = ROOT / "docs/how-to/install.md"
 
 
 def example(name: str) -> dict[str, Any]:
-    values: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
+    values: dict[str, Any] = fast_yaml.load((EXAMPLES / f"{name}.yaml").read_text())
     return values
 
 
@@ -42,4 +43,4 @@ def test_beside_the_stock_stack_everything_it_looks_for_carries_its_release_labe
 
 @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL))
 def test_every_piece_of_values_in_the_guide_installs(block: str, objects: Any) -> None:
-    assert objects(yaml.safe_load(block))
+    assert objects(fast_yaml.load(block))

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ TESTED_ELSEWHERE = {
 }
 
 
+@cache
 def values() -> dict[str, Any]:
     """Every value's dotted name and its default."""
     root = yaml.compose((CHART / "values.yaml").read_text(), Loader=yaml.SafeLoader)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import fast_yaml
 from tests.charts.cases import CASES
-from tests.charts.conftest import template
+from tests.charts.conftest import BRIEF, template
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
@@ -26,7 +27,7 @@ Objects = Mapping[tuple[str, str], dict[str, Any]]
 
 
 def lines(document: dict[str, Any] | None) -> list[str]:
-    return yaml.safe_dump(document, sort_keys=True).splitlines() if document else []
+    return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True).splitlines() if document else []
 
 
 def changes(found: Objects, usual: Objects) -> str:
@@ -61,7 +62,7 @@ def test_every_golden_file_has_its_case() -> None:
 
 
 def test_crd_reaches_the_cluster_unchanged_but_for_the_keep_annotation(objects: Any) -> None:
-    generated = yaml.safe_load((ROOT / "crds/servicetiers.yaml").read_text())
+    generated = fast_yaml.load((ROOT / "crds/servicetiers.yaml").read_text())
     rendered = objects()[CRD]
     annotations = rendered["metadata"].pop("annotations")
     assert annotations["helm.sh/resource-policy"] == "keep"
@@ -132,7 +133,7 @@ def test_names_that_look_like_numbers_stay_names(name: str, helm: Path) -> None:
 def test_a_service_has_a_name_that_a_service_can_have(release: str, helm: Path) -> None:
     """A label of 63 characters without a dot; other objects, and releases, may have longer ones with dots."""
     done = template(helm, ROOT / "charts/tierkeeper", json.dumps(ALL), release=release)
-    names = [one["metadata"]["name"] for one in yaml.safe_load_all(done.stdout) if one and one["kind"] == "Service"]
+    names = [one["metadata"]["name"] for one in fast_yaml.load_all(done.stdout) if one and one["kind"] == "Service"]
     assert len(names) == 1
     assert re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", names[0])
 
@@ -142,5 +143,6 @@ def test_lint_finds_nothing(helm: Path) -> None:
         [helm, "lint", "--strict", "--kube-version", "1.36.0", ROOT / "charts/tierkeeper"],
         capture_output=True,
         text=True,
+        env=BRIEF,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from e2e import tools
+from tests.charts.conftest import BRIEF
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(1800)]
 
@@ -26,7 +27,8 @@ def notes(tmp_path: Path) -> Notes:
         file = tmp_path / "values.yaml"
         file.write_text(yaml.safe_dump(values))
         options = ["--namespace", "tierkeeper-system", "--dry-run=client", "--values", file]
-        done = subprocess.run([tools.helm4(), "install", "keeper", CHART, *options], capture_output=True, text=True)
+        command = [tools.helm4(), "install", "keeper", CHART, *options]
+        done = subprocess.run(command, capture_output=True, text=True, env=BRIEF)
         assert done.returncode == 0, done.stderr
         return done.stdout.partition("NOTES:")[2]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tierkeeper.control.queue import Backoff, KeyedQueue
 
-pytestmark = pytest.mark.looptime
+pytestmark = pytest.mark.leaping
 
 
 @contextlib.asynccontextmanager

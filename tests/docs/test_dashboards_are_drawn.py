@@ -1,10 +1,8 @@
 """The dashboards' pictures: every panel's query is asked as Grafana would, and every panel is drawn."""
 
-import matplotlib.pyplot as plt
 import pytest
 
 from e2e.dashboards import __main__ as command
-from e2e.dashboards.drawing import draw
 from e2e.dashboards.source import Prometheus, Series, Span, board, filled, variables
 from e2e.dashboards.table import cells
 from e2e.dashboards.units import shown
@@ -36,6 +34,21 @@ def prometheus():
         yield fake
 
 
+@pytest.fixture
+def drawn(monkeypatch):
+    """Draws a dashboard and gives the figure. Loads matplotlib, a second that no other test has to wait for."""
+    from e2e.dashboards import drawing
+
+    figures = []
+    monkeypatch.setattr(drawing.plt, "close", figures.append)
+
+    def draw(dashboard, answers, out):
+        drawing.draw(dashboard, answers, span=SPAN, subtitle="", out=out, dpi=20)
+        return figures[-1]
+
+    return draw
+
+
 def _within(page, box):
     return page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1
 
@@ -45,21 +58,19 @@ def wanted(panel, known):
 
 
 @pytest.mark.parametrize("name", ["fleet", "tier"])
-def test_each_panel_stands_in_the_picture_with_what_prometheus_answered(name, prometheus, tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(plt, "close", figures.append)
+def test_each_panel_stands_in_the_picture_with_what_prometheus_answered(name, prometheus, tmp_path, drawn):
     dashboard = board(name)
     known = variables(dashboard, CHOSEN)
     source = Prometheus(prometheus.url)
     out = tmp_path / "picture.png"
-    draw(dashboard, lambda panel: source.answers(panel, known, SPAN), span=SPAN, subtitle="", out=out, dpi=20)
+    figure = drawn(dashboard, lambda panel: source.answers(panel, known, SPAN), out)
     assert out.read_bytes().startswith(b"\x89PNG")
-    drawn = {axes.get_title(loc="left"): axes for axes in figures[0].axes}
+    boxes = {axes.get_title(loc="left"): axes for axes in figure.axes}
     shown_panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
-    assert set(drawn) == {panel["title"] for panel in shown_panels}
-    assert all(axes.texts or axes.lines or axes.collections for axes in drawn.values())
-    page = figures[0].bbox
-    cut = [title for title, axes in drawn.items() if not _within(page, axes.get_tightbbox())]
+    assert set(boxes) == {panel["title"] for panel in shown_panels}
+    assert all(axes.texts or axes.lines or axes.collections for axes in boxes.values())
+    page = figure.bbox
+    cut = [title for title, axes in boxes.items() if not _within(page, axes.get_tightbbox())]
     assert cut == []
     asked = [(r.path, r.query) for r in prometheus.requests]
     assert sorted(query for _, query in asked) == sorted(q for panel in shown_panels for q in wanted(panel, known))
@@ -87,11 +98,9 @@ def test_a_variable_without_a_value_is_not_sent():
     assert filled("{{${pod_label}}} $__rate_interval", variables(board("tier"), CHOSEN)) == "{{pod}} 1m"
 
 
-def test_a_panel_without_an_answer_says_so(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(plt, "close", figures.append)
-    draw(board("fleet"), lambda _: [], span=SPAN, subtitle="", out=tmp_path / "empty.png", dpi=20)
-    assert {text.get_text() for axes in figures[0].axes for text in axes.texts} == {"No data"}
+def test_a_panel_without_an_answer_says_so(tmp_path, drawn):
+    figure = drawn(board("fleet"), lambda _: [], tmp_path / "empty.png")
+    assert {text.get_text() for axes in figure.axes for text in axes.texts} == {"No data"}
 
 
 def test_the_table_joins_the_answers_of_a_tier_and_colors_them_by_their_thresholds():
@@ -146,7 +155,7 @@ def test_the_links_stand_where_the_page_wants_them_and_once():
 
 
 def test_the_command_writes_both_pictures(prometheus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "draw", lambda *_, out, **__: out.write_bytes(b"png"))
+    monkeypatch.setattr("e2e.dashboards.drawing.draw", lambda *_, out, **__: out.write_bytes(b"png"))
     monkeypatch.setattr("sys.argv", ["dashboards", "--prometheus", prometheus.url, "--out", str(tmp_path)])
     command.main()
     assert {path.name for path in tmp_path.iterdir()} == {"dashboard-fleet.png", "dashboard-tier.png"}

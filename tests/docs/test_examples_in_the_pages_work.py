@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests import fast_yaml
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, prose, read, relative
 from tierkeeper.api.convert import to_tier
 from tierkeeper.cli import COMMANDS, main
@@ -19,13 +19,13 @@ from tierkeeper.cli import COMMANDS, main
 #: An abridged tier in a page is a `yaml` block all the same, so it is checked as a whole one.
 YAML = blocks("yaml")
 CONSOLE = blocks("console")
-VALUES = yaml.safe_load(read(ROOT / "charts/tierkeeper/values.yaml"))
+VALUES = fast_yaml.load(read(ROOT / "charts/tierkeeper/values.yaml"))
 FIELDS = set(re.findall(r"^\| `((?:spec|status|metadata)[\w.\[\]]*)` \|", read(DOCS / "api.md"), re.MULTILINE))
 TARGETS = set(re.findall(r"^([a-z0-9-]+):", read(ROOT / "Makefile"), re.MULTILINE))
 TIERS = [
     pytest.param(document, id=block.name)
     for block in YAML
-    for document in yaml.safe_load_all(block.text)
+    for document in fast_yaml.load_all(block.text)
     if isinstance(document, dict) and document.get("kind") == "ServiceTier"
 ]
 
@@ -52,7 +52,7 @@ def has_value(path: str) -> bool:
 
 @pytest.mark.parametrize("block", YAML, ids=lambda block: block.name)
 def test_every_yaml_block_is_yaml(block: Block) -> None:
-    assert list(yaml.safe_load_all(block.text))
+    assert list(fast_yaml.load_all(block.text))
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -2,8 +2,7 @@
 
 import re
 
-import yaml
-
+from tests import fast_yaml
 from tests.docs.pages import DOCS, ROOT, read
 
 #: Group, resource, verb.
@@ -14,7 +13,7 @@ def granted() -> set[Right]:
     """Every right in the chart's one list of rules, whatever condition it stands under."""
     template = read(ROOT / "charts/tierkeeper/templates/_rules.tpl")
     plain = "\n".join(line for line in template.splitlines() if "{{" not in line)
-    rules = yaml.safe_load(plain)
+    rules = fast_yaml.load(plain)
     return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
 
 

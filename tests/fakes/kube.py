@@ -350,7 +350,6 @@ def _fields(paths: set[tuple[str, ...]]) -> Object:
 
 
 def _without_version(obj: Object) -> Object:
-    bare = copied(obj)
-    for key in ("resourceVersion", "managedFields", "generation"):
-        bare["metadata"].pop(key, None)
-    return bare
+    """To be compared, so it is no copy."""
+    moving = ("resourceVersion", "managedFields", "generation")
+    return obj | {"metadata": {key: value for key, value in obj["metadata"].items() if key not in moving}}

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import fast_yaml
 
 ROOT = Path(__file__).parents[2]
 GITOPS = ROOT / "examples/gitops"
 FILES = sorted(GITOPS.rglob("*.yaml"))
 PATCHES = {"argocd-cm-patch.yaml", "tiers-health-patch.yaml"}
-CHART_VALUES = yaml.safe_load((ROOT / "charts/tierkeeper/values.yaml").read_text(encoding="utf-8"))
+CHART_VALUES = fast_yaml.load((ROOT / "charts/tierkeeper/values.yaml").read_text(encoding="utf-8"))
 
 DURATION = re.compile(r"(\d+[smh])+")
 _SYNC = {
@@ -65,7 +66,7 @@ SCHEMAS: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    return list(fast_yaml.load_all(path.read_text(encoding="utf-8")))
 
 
 OBJECTS = [obj for path in FILES if path.name not in PATCHES for obj in documents(path)]

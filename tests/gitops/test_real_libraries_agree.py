@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e import tools
+from tests import fast_yaml
 from tests.gitops.cases import Case, every_case
 
 pytestmark = [pytest.mark.built, pytest.mark.timeout(600)]
 
 GITOPS = Path(__file__).parents[2] / "examples/gitops"
-EXPRESSIONS = yaml.safe_load((GITOPS / "flux/tiers-health-patch.yaml").read_text(encoding="utf-8"))["spec"][
+EXPRESSIONS = fast_yaml.load((GITOPS / "flux/tiers-health-patch.yaml").read_text(encoding="utf-8"))["spec"][
     "healthCheckExprs"
 ]
 BY_ARGOCD = {"Healthy": "Current", "Suspended": "Current", "Degraded": "Failed", "Progressing": "InProgress"}

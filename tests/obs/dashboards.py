@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from e2e.dashboards.source import RATE_INTERVAL, filled
@@ -51,6 +52,7 @@ def panel_queries(path: Path) -> list[PanelQuery]:
     ]
 
 
+@cache
 def own_metrics() -> dict[str, set[str]]:
     """Every series name on the operator's page with its labels."""
     found: dict[str, set[str]] = {"process_resident_memory_bytes": set(), "process_cpu_seconds_total": set()}
@@ -70,6 +72,7 @@ _SUFFIXES = {
 }
 
 
+@cache
 def engine_metrics() -> dict[str, set[str]]:
     """Every series name on a real engine's page with its labels."""
     found: dict[str, set[str]] = {name: {"engine", "model_name"} for name in PLUGIN}

@@ -9,6 +9,7 @@ import yaml
 
 from e2e import tools
 from e2e.dashboards.source import constants
+from tests import fast_yaml
 from tests.obs.dashboards import (
     DASHBOARDS,
     RULES,
@@ -27,7 +28,7 @@ from tierkeeper.slo.model import SignalState, Sli
 
 BOARDS = {path.stem: load(path) for path in DASHBOARDS}
 QUERIES = [query for path in DASHBOARDS for query in panel_queries(path)]
-ALL_RULES = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+ALL_RULES = [rule for group in fast_yaml.load(RULES.read_text())["groups"] for rule in group["rules"]]
 RULE_EXPRESSIONS = [rule["expr"] for rule in ALL_RULES]
 RECORDED = {rule["record"] for rule in ALL_RULES if "record" in rule}
 OF_GRAFANA = {"__rate_interval", "__data", "__value", "__url_time_range"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tierkeeper.engine.flags import TPOT_EDGES, TTFT_EDGES
 from tierkeeper.sim.columns import Columns
@@ -11,13 +12,20 @@ from tierkeeper.sim.model import PodPage
 COLUMNS = Columns(TTFT_EDGES, TPOT_EDGES)
 
 
+def shares(edges: tuple[float, ...], *, usual: float, slow: float, share: float) -> NDArray[np.float64]:
+    """By bucket, +Inf last, the share of requests that took no longer; ``share`` are ``slow``, the others ``usual``."""
+    bounds = np.array([*edges, np.inf])
+    return np.where(bounds >= slow, 1.0, np.where(bounds >= usual, 1.0 - share, 0.0))
+
+
+TTFT_SHARES = shares(TTFT_EDGES, usual=0.3, slow=1.7, share=0.03)
+TPOT_SHARES = shares(TPOT_EDGES, usual=0.04, slow=0.3, share=0.02)
+
+
 def page(name: str, *, requests: float, running: int = 4, waiting: int = 0, draining: bool = False) -> PodPage:
     """A pod that has served so many requests: each of 500 + 100 tokens, TTFT 0.3 s but 1.7 s for 3 in 100, TPOT 40 ms
     but 300 ms for 2 in 100."""
-    ttft = requests * np.where(np.array([*TTFT_EDGES, np.inf]) >= 1.7, 1.0, 0.97)
-    ttft[np.array([*TTFT_EDGES, np.inf]) < 0.3] = 0.0
-    tpot = requests * np.where(np.array([*TPOT_EDGES, np.inf]) >= 0.3, 1.0, 0.98)
-    tpot[np.array([*TPOT_EDGES, np.inf]) < 0.04] = 0.0
+    ttft, tpot = requests * TTFT_SHARES, requests * TPOT_SHARES
     return PodPage(
         name=name,
         started_at=0.0,

@@ -10,7 +10,7 @@ from tests.sim.pools import config, poisson
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.loop import SimTier, simulate
 from tierkeeper.sim.model import Requests
-from tierkeeper.sim.oracle import Follow, Plant, Schedule, carrying
+from tierkeeper.sim.oracle import Follow, Plant, Schedule, Verified, carrying
 from tierkeeper.sim.oracle_pool import Stage, bad_table, budget_aware, play
 from tierkeeper.tier import Objective
 
@@ -47,6 +47,11 @@ def table(stage: Stage) -> np.ndarray:
     return bad_table(stage, PLANT)
 
 
+@pytest.fixture(scope="module")
+def found(stage: Stage) -> Verified:
+    return budget_aware(stage, PLANT)
+
+
 def test_more_replicas_never_make_more_bad(table):
     assert (np.diff(table, axis=1) <= 0).all()
 
@@ -56,15 +61,13 @@ def test_a_busy_slot_needs_more_than_a_quiet_one(table):
     assert np.median(fewest[10:20]) > np.median(fewest[:10])
 
 
-def test_the_oracle_keeps_the_budget_when_it_is_played(stage):
-    found = budget_aware(stage, PLANT)
+def test_the_oracle_keeps_the_budget_when_it_is_played(stage, found):
     assert found.kept
     assert found.budget == np.floor(0.01 * len(stage.requests))
     assert play(stage, PLANT, found.schedule) == found.replay
 
 
-def test_it_needs_fewer_gpus_than_carrying_every_slot_without_a_bad_request(stage, table):
-    found = budget_aware(stage, PLANT)
+def test_it_needs_fewer_gpus_than_carrying_every_slot_without_a_bad_request(stage, table, found):
     clean = carrying((table > 0).sum(axis=1) + 1, PLANT)
     assert found.replay.gpu_seconds < play(stage, PLANT, clean).gpu_seconds
 
@@ -75,8 +78,8 @@ def test_a_schedule_costs_what_its_plan_says(stage):
     assert play(stage, PLANT, schedule).gpu_seconds == pytest.approx(plan)
 
 
-def test_a_policy_follows_it_in_the_loop(stage):
-    schedule = budget_aware(stage, PLANT).schedule
+def test_a_policy_follows_it_in_the_loop(stage, found):
+    schedule = found.schedule
     member = SimTier(tier(replicas=(1, 6), ttft=0.5, tpot=0.05), stage.config, stage.requests, Levers(2, 16))
     run = simulate([member], Follow({KEY: schedule}, stage.startup_seconds), seconds=stage.seconds).tiers[KEY]
     wanted = [schedule.wanted(at, startup_seconds=stage.startup_seconds) for at in run.series.at]

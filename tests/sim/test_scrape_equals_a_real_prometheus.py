@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -37,17 +38,20 @@ RATE = {"a": 2.0, "b": 1.0, "c": 0.3, "d": 5.0, "e": 0.02}
 LOOKS = (0.01, 0.05, 1.305, 2.0, 2.102, 2.106, 3.3, 4.61, 6.5, 8.2, 8.49)
 """Hours at which all queries are asked."""
 RECEIVER = "--web.enable-remote-write-receiver"
-STALE = struct.pack("<Q", 0x7FF0000000000002)
-"""Prometheus' staleness marker: one special NaN."""
+STALE = np.full(COLUMNS.counters + COLUMNS.gauges, 0x7FF0000000000002, dtype="<u8")
+"""Prometheus' staleness marker, one special NaN, for each series of a page."""
+SAMPLE = np.dtype([("head", "V3"), ("value", "<u8"), ("time", "V7")])
+"""Protobuf: field 2 of 16 bytes, in which field 1 is a double and field 2 a varint of six bytes, which times have."""
 
 QUERIES = queries(LABELS, CONTROL_WINDOWS, budget_days={30})
 Labels = tuple[tuple[str, str], ...]
-Series = Mapping[Labels, list[tuple[int, bytes]]]
+Rows = Mapping[str, list[tuple[int, Any]]]
+"""By pod, in the order of their times: milliseconds, and the bits of a page's values by column."""
 Answers = dict[tuple[Signal, float], dict[Labels, float]]
 
 
-def story(seed: int = 7) -> tuple[Answers, Series]:
-    """Scrape the pods for some hours; gives the answers at each look, and all that was stored, in Prometheus' terms."""
+def story(seed: int = 7) -> tuple[Answers, Rows]:
+    """Scrape the pods for some hours; gives the answers at each look, and all that was stored."""
     faults = Faults(lost_scrapes=0.05, nan_scrapes=0.01, resets_per_hour=1.5)
     scraping = Scraping(jitter_seconds=0.4)
     source = Source({KEY: COLUMNS}, scraping, budget_days={30}, faults=faults, seed=seed)
@@ -81,22 +85,18 @@ def look(source: Source, hours: float) -> Answers:
     return found
 
 
-def recorded(store: Any) -> Series:
+def recorded(store: Any) -> Rows:
     """Note whatever the store is given from now on."""
-    stored: dict[Labels, list[tuple[int, bytes]]] = defaultdict(list)
+    stored: dict[str, list[tuple[int, Any]]] = defaultdict(list)
     append, mark = store.append, store.mark_stale
-    seen: set[str] = set()
 
     def noted_append(pod: str, at_ms: int, row: Any) -> None:
-        seen.add(pod)
-        for name, le, value in COLUMNS.text(row):
-            stored[labels(pod, name, le)].append((at_ms, struct.pack("<d", value)))
+        stored[pod].append((at_ms, row.copy().view("<u8")))
         append(pod, at_ms, row)
 
     def noted_mark(pod: str, at_ms: int) -> None:
-        if pod in seen:
-            for name, le, _ in COLUMNS.text(np.zeros(COLUMNS.counters + COLUMNS.gauges)):
-                stored[labels(pod, name, le)].append((at_ms, STALE))
+        if pod in stored:
+            stored[pod].append((at_ms, STALE))
         mark(pod, at_ms)
 
     store.append, store.mark_stale = noted_append, noted_mark
@@ -129,15 +129,22 @@ def block(field: int, body: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(body)) + body
 
 
-def write_request(series: Series, low: int, high: int) -> bytes:
+def write_request(stored: Rows, low: int, high: int) -> bytes:
     """A remote-write request with the samples of [low, high) milliseconds."""
+    places = [(name, le, int(column)) for name, le, column in COLUMNS.text(np.arange(float(len(STALE))))]
     body = b""
-    for pairs, samples in series.items():
-        chosen = [s for s in samples if low <= s[0] < high]
-        if chosen:
-            named = b"".join(block(1, block(1, name.encode()) + block(2, value.encode())) for name, value in pairs)
-            points = b"".join(block(2, b"\x09" + value + b"\x10" + varint(at)) for at, value in chosen)
-            body += block(1, named + points)
+    for pod, rows in stored.items():
+        first, end = (bisect_left(rows, at, key=lambda row: row[0]) for at in (low, high))
+        if first == end:
+            continue
+        points = np.empty((len(STALE), end - first), dtype=SAMPLE)
+        points["head"] = np.void(b"\x12\x10\x09")
+        points["value"] = np.stack([values for _, values in rows[first:end]], axis=1)
+        points["time"] = [np.void(b"\x10" + varint(at)) for at, _ in rows[first:end]]
+        for name, le, column in places:
+            pairs = labels(pod, name, le)
+            named = b"".join(block(1, block(1, key.encode()) + block(2, value.encode())) for key, value in pairs)
+            body += block(1, named + points[column].tobytes())
     return body
 
 
@@ -150,7 +157,7 @@ def snappy(body: bytes) -> bytes:
     return bytes(out)
 
 
-def write(url: str, series: Series) -> None:
+def write(prometheus: httpx.Client, stored: Rows) -> None:
     """All samples, a quarter of an hour at a time."""
     first, last = EPOCH_SECONDS * 1000, int((EPOCH_SECONDS + HOURS * 3600) * 1000) + 60_000
     for low in range(first, last, 900_000):
@@ -159,30 +166,33 @@ def write(url: str, series: Series) -> None:
             "Content-Encoding": "snappy",
             "X-Prometheus-Remote-Write-Version": "0.1.0",
         }
-        body = snappy(write_request(series, low, low + 900_000))
-        assert httpx.post(f"{url}/api/v1/write", content=body, headers=headers, timeout=60.0).status_code == 204
+        body = snappy(write_request(stored, low, low + 900_000))
+        assert prometheus.post("/api/v1/write", content=body, headers=headers).status_code == 204
 
 
-def ask(url: str, promql: str, at: float) -> dict[Labels, float]:
-    found = httpx.get(f"{url}/api/v1/query", params={"query": promql, "time": f"{at:.3f}"}, timeout=60.0).json()
+def ask(prometheus: httpx.Client, promql: str, at: float) -> dict[Labels, float]:
+    found = prometheus.get("/api/v1/query", params={"query": promql, "time": f"{at:.3f}"}).json()
     return {tuple(sorted(s["metric"].items())): float(s["value"][1]) for s in found["data"]["result"]}
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answers, str]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answers, httpx.Client]]:
     answers, stored = story()
     folder, options = tmp_path_factory.mktemp("prometheus"), ("--storage.tsdb.retention.time=100y", RECEIVER)
-    with serving(tools.prometheus(), folder, "global: {}\n", *options) as url:
-        write(url, stored)
-        yield answers, url
+    with (
+        serving(tools.prometheus(), folder, "global: {}\n", *options) as url,
+        httpx.Client(base_url=url, timeout=60.0) as prometheus,
+    ):
+        write(prometheus, stored)
+        yield answers, prometheus
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: str(query.signal))
-def test_every_query_has_the_answer_of_prometheus(both: tuple[Answers, str], query: Query) -> None:
-    answers, url = both
+def test_every_query_has_the_answer_of_prometheus(both: tuple[Answers, httpx.Client], query: Query) -> None:
+    answers, prometheus = both
     numbers = 0
     for hours in LOOKS:
-        truth = ask(url, query.promql, milliseconds(hours * 3600) / 1000)
+        truth = ask(prometheus, query.promql, milliseconds(hours * 3600) / 1000)
         assert answers[query.signal, hours] == pytest.approx(truth, rel=1e-9, abs=1e-9, nan_ok=True), f"at {hours} h"
         numbers += any(math.isfinite(value) for value in truth.values())
     assert numbers >= 6
