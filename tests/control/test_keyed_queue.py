@@ -7,7 +7,7 @@ import pytest
 
 from tierkeeper.control.queue import Backoff, KeyedQueue
 
-pytestmark = pytest.mark.leaping
+pytestmark = pytest.mark.looptime
 
 
 @contextlib.asynccontextmanager

@@ -12,7 +12,7 @@ from tierkeeper.ports import ApiError, Kind
 from tierkeeper.slo.model import SignalState
 from tierkeeper.tier import TierKey
 
-pytestmark = pytest.mark.leaping
+pytestmark = pytest.mark.looptime
 
 
 def runtime_of(stage, **more):

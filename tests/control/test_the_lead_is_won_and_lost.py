@@ -13,7 +13,7 @@ from tierkeeper.obs.health import Health
 from tierkeeper.obs.metrics import Metrics
 from tierkeeper.ports import Lease
 
-pytestmark = pytest.mark.leaping
+pytestmark = pytest.mark.looptime
 
 TERMS = Terms(duration=15, renew_deadline=10, retry=2)
 
