@@ -74,7 +74,7 @@ platform: up
 e2e: up ## Run the scenarios on the real local cluster (started if it is down, left up)
 	$(MAKE) -j1 exchanged alongside alone
 
-# Scenarios that end or replace the operator; those that mostly wait, side by side; those that want the machine.
+# Scenarios that end or replace the operator, and at their end real vLLM; those that share it, side by side; the demo.
 exchanged: $(STAMP)
 	.venv/bin/pytest e2e/scenarios -m "exchanged" -q -s --durations=5
 

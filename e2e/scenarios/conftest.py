@@ -3,8 +3,8 @@
 The cluster stays up afterwards, so that the next run starts in seconds; ``make down`` ends it.
 
 Scenarios marked ``alongside`` run side by side, by pytest-xdist: most of their time they wait. Those marked
-``exchanged`` end or replace the operator; they wait, too, and leave the processor to tests that need no cluster. The
-others want the machine for themselves and run one after the other.
+``exchanged`` end or replace the operator; they wait, too, and leave the processor to tests that need no cluster, until
+real vLLM wants it. The others leave it idle, but want no other scenario beside them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from e2e.platform import bring_up, forget_tiers
 from e2e.scenarios.kit import Kit
 
 #: Side by side, what takes longest begins first; the many small cases of the API's contract, which need no operator,
-#: pass while the first wait for it. One after the other, real vLLM loads while the operator is exchanged, and the
-#: steady tiers' five minutes pass while the demo runs beside them.
+#: pass while the first wait for it. One after the other, real vLLM loads while the operator is exchanged and is tried
+#: when nothing is beside it, and the steady tiers' five minutes pass while the demo runs.
 ORDER = (
     "test_continuous_apply_sees_no_drift_and_no_fight_while_the_loop_scales",
     "test_client_truth",
@@ -38,14 +38,13 @@ ORDER = (
     "test_real_vllm_begins_to_load",
     "test_standby_takes_over",
     "test_helm_install",
+    "test_real_vllm",
     "test_steady_tiers_are_set_up",
     "test_a_tier_to_show_is_set_up",
-    "test_real_vllm",
-    "test_steady_tiers_come_to_rest",
     "test_demo",
-    "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
     "test_every_query_of_the_dashboards_has_data",
     "test_every_rule_is_evaluated_without_an_error",
+    "test_five_steady_minutes_pass_without_a_write_an_event_or_a_mark",
     "test_least_privilege",
 )
 

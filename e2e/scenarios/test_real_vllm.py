@@ -23,7 +23,7 @@ from e2e.cluster import Cluster
 from e2e.platform import VLLM_CPU_TAG, load
 from e2e.scenarios.kit import PORT, Kit, Object, changed, tier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.exchanged, pytest.mark.timeout(900)]
 
 #: A time-out, not a promise: what was needed is printed. On two cores the engine, its clients, Prometheus and the
 #: operator share the CPU, and 0.6 s becomes 4 s when the engine gets most of it.
@@ -155,7 +155,6 @@ async def wait_for(probe: Callable[[], Any], wanted: Callable[[float], bool], *,
     raise AssertionError(f"still {value} after {seconds} s")
 
 
-@pytest.mark.exchanged  # it loads while the others of these wait
 def test_real_vllm_begins_to_load(real: Kit) -> None:
     real.until("its pod", lambda: real.pods("real"))
 
