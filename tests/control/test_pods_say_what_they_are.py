@@ -111,6 +111,13 @@ def test_a_pod_at_a_gate_has_no_node_and_names_the_gate():
     assert view.message == "pod gold-pool-abc-1 waits at its scheduling gate kueue.x-k8s.io/admission"
 
 
+def test_a_pod_whose_gate_has_opened_is_capacity_to_come_though_the_scheduler_has_not_looked_yet():
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    opened = pod(status={"phase": "Pending", "conditions": [scheduled]}) | {"spec": {}}
+    view = only(opened)
+    assert (view.phase, view.message, view.gated) == (PodPhase.STARTING, "", False)
+
+
 def test_a_pod_that_the_scheduler_has_not_looked_at_is_capacity_to_come():
     assert only(pod(status={"phase": "Pending"})).phase is PodPhase.STARTING
 

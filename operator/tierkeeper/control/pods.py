@@ -141,7 +141,7 @@ def _view(pod: Object, nudge_annotation: str) -> PodView:
         reason=cause.reason,
         message=cause.text,
         hopeless=cause.hopeless,
-        gated=phase is PodPhase.UNSCHEDULABLE and bool((pod.get("spec") or {}).get("schedulingGates")),
+        gated=phase is PodPhase.UNSCHEDULABLE and bool(_gates(pod)),
         lost=_lost(status),
         unmade=_unmade(status),
         startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
@@ -212,14 +212,19 @@ def _classify(pod: Object, meta: Mapping[str, Any], status: Mapping[str, Any]) -
 def _why_without_a_node(pod: Object, scheduled: Mapping[str, Any]) -> str | None:
     """What keeps a pod from a node; None where nothing does, or the scheduler has not looked yet.
 
-    A gate is somebody's queue for quota, such as Kueue's: whether it opens is as open as whether a node comes.
+    A gate is somebody's queue for quota, such as Kueue's: whether it opens is as open as whether a node comes. The
+    condition outlives the last gate until the scheduler looks.
     """
     if scheduled.get("status") != "False":
         return None
     if scheduled.get("reason") == "SchedulingGated":
-        gates = ", ".join(gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ())
-        return f"pod {pod['metadata']['name']} waits at its scheduling gate {gates}"
+        gates = ", ".join(gate["name"] for gate in _gates(pod))
+        return f"pod {pod['metadata']['name']} waits at its scheduling gate {gates}" if gates else None
     return str(scheduled.get("message", "")) if scheduled.get("reason") == "Unschedulable" else None
+
+
+def _gates(pod: Object) -> Sequence[Mapping[str, Any]]:
+    return (pod.get("spec") or {}).get("schedulingGates") or ()
 
 
 def _done(init: Mapping[str, Any]) -> bool:
