@@ -51,10 +51,12 @@ def real(platform: Cluster) -> Kit:
 
 @pytest.fixture
 def served(real: Kit) -> Iterator[Kit]:
-    """The same, once it serves; gone at the end."""
-    real.until_ready("real", seconds=300)
-    yield real
-    real.delete_namespace(wait=False)
+    """The same, once it serves; gone at the end, also where it never does: nothing else may have it beside it."""
+    try:
+        real.until_ready("real", seconds=300)
+        yield real
+    finally:
+        real.delete_namespace(wait=False)
 
 
 def real_tier() -> Object:
