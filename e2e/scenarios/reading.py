@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes import config
+from kubernetes import client, config
 
 from e2e.cluster.errors import ClusterError
 
@@ -45,12 +45,21 @@ class Reader:
     def _read(self, path: str) -> dict[str, Any]:
         try:
             answer = self._api.call_api("GET", f"{self._api.configuration.host}{path}", _request_timeout=30)
-            found: dict[str, Any] = json.loads(answer.read())
-        except urllib3.exceptions.HTTPError as error:
+            said = answer.read()
+        except (urllib3.exceptions.HTTPError, client.ApiException) as error:
             raise ClusterError(f"GET {path} failed: {error}") from error
         if answer.status != 200:
-            raise ClusterError(f"GET {path} failed: {found['message']}")
+            raise ClusterError(f"GET {path} failed: {_words(said)}")
+        found: dict[str, Any] = json.loads(said)
         return found
+
+
+def _words(refusal: bytes) -> str:
+    """A Status' message. What the API server says before it knows the resource, or under load, is plain text."""
+    try:
+        return str(json.loads(refusal)["message"])
+    except ValueError:
+        return refusal.decode(errors="replace").strip()
 
 
 def _shown(obj: dict[str, Any]) -> dict[str, Any]:
