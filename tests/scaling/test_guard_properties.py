@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from random import Random
 from typing import Any
 
@@ -10,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scaling.story import KEY, START, Story, slo, tier
+from tierkeeper.engine.latency import LLAMA_8B_2XA100
+from tierkeeper.scaling.context import Context
 from tierkeeper.scaling.decide import decide
-from tierkeeper.scaling.levers import within_bounds
+from tierkeeper.scaling.diagnose import diagnose
+from tierkeeper.scaling.guards import GUARDS, guarded
+from tierkeeper.scaling.levers import hold, within_bounds
 from tierkeeper.scaling.memory import CapMark, CapRaise, Memory, Recommendation, Strain
 from tierkeeper.scaling.model import Decision, Lever, Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
@@ -207,6 +212,15 @@ def test_a_decision_names_exactly_the_levers_that_differ_and_says_why(case):
     assert "inf" not in decision.message.split()
     assert "nan" not in decision.message.split()
     assert all(math.isfinite(value) for value in decision.inputs.values())
+
+
+@settings(max_examples=N)
+@given(cases(inside=False), st.sampled_from([Reason.STEADY, Reason.IDLE, Reason.INFEASIBLE, Reason.HOLD_SURVIVORS]))
+def test_a_hold_comes_out_of_the_few_guards_it_meets_as_out_of_all(case, reason):
+    seen = {"now": START, "assessment": case.assessment, "pool": case.pool, "memory": case.memory}
+    ctx = Context(spec=case.spec, finding=diagnose(profile=LLAMA_8B_2XA100, **seen), **seen)
+    nothing = hold(ctx, reason, "as it is")
+    assert guarded(nothing, ctx) == reduce(lambda proposal, guard: guard(proposal, ctx), GUARDS, nothing)
 
 
 @settings(max_examples=N)
