@@ -61,6 +61,17 @@ async def test_the_remedy_is_for_what_the_scheduler_lacks_and_its_own_plans_are_
     assert stage.condition("Ready")["message"].endswith(f"0/1 nodes are available: {told}")
 
 
+async def test_a_start_at_a_scheduling_gate_is_told_with_who_can_open_it():
+    stage = await starting()
+    for pod in stage.kube.pods_of("llm", POOL):
+        pod["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Blocked"}
+    await see(stage, {"phase": "Pending", "conditions": [scheduled]})
+    assert stage.stands("Ready") == "False Unschedulable"
+    told = "waits at its scheduling gate kueue.x-k8s.io/admission: whoever set it opens it; see the queue and its quota."
+    assert stage.condition("Ready")["message"].endswith(told)
+
+
 @pytest.mark.parametrize("status", [waiting("ImagePullBackOff", "no such tag"), crashed("CUDA error")])
 async def test_a_start_that_fails_for_good_is_told_once_by_stalled(status):
     stage = await starting()
