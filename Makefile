@@ -7,6 +7,12 @@ STAMP := .venv/.installed
 # Where a machine forbids it, every worker of pytest rewrites all tests and every command compiles all its imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What the scenarios stand on is brought up once a run, not once a group of them.
+ifndef RUN
+RUN := $(shell date +%s.%N)
+endif
+export RUN
+
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
