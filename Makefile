@@ -7,11 +7,8 @@ STAMP := .venv/.installed
 # Where a machine forbids it, every worker of pytest rewrites all tests and every command compiles all its imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What the scenarios stand on is brought up once a run, not once a group of them.
-ifndef RUN
-RUN := $(shell date +%s.%N)
-endif
-export RUN
+# What the scenarios stand on is brought up once a run, not once a group of them. `make compat` has a cluster a release.
+e2e test: export TIERKEEPER_E2E_RUN := $(shell date +%s.%N)
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  %-13s %s\n", $$1, $$2}'

@@ -71,9 +71,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def first_of_this_run(what: str) -> Iterator[bool]:
     """Whether this is the worker that brings up what all stand on; the others wait here until it is there.
 
-    A run is one call of make, which may have several groups of scenarios, or one of pytest.
+    A run is ``make e2e`` or ``make test`` with its groups of scenarios, or one call of pytest.
     """
-    run = next(filter(None, map(os.environ.get, ("RUN", "PYTEST_XDIST_TESTRUNUID"))), str(os.getpid()))
+    named = filter(None, map(os.environ.get, ("TIERKEEPER_E2E_RUN", "PYTEST_XDIST_TESTRUNUID")))
+    run = next(named, str(os.getpid()))
     with (cache_dir() / f"scenarios-{what}.lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.seek(0)

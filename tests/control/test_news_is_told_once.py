@@ -68,9 +68,7 @@ async def test_a_start_at_a_scheduling_gate_is_told_with_who_can_open_it():
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Blocked"}
     await see(stage, {"phase": "Pending", "conditions": [scheduled]})
     assert stage.stands("Ready") == "False Unschedulable"
-    told = (
-        "waits at its scheduling gate kueue.x-k8s.io/admission: whoever set it opens it; see the queue and its quota."
-    )
+    told = "gate kueue.x-k8s.io/admission: whoever set it opens it; see the queue and its quota."
     assert stage.condition("Ready")["message"].endswith(told)
 
 
