@@ -215,9 +215,15 @@ def test_a_decision_names_exactly_the_levers_that_differ_and_says_why(case):
 
 
 @settings(max_examples=N)
-@given(cases(inside=False), st.sampled_from([Reason.STEADY, Reason.IDLE, Reason.INFEASIBLE, Reason.HOLD_SURVIVORS]))
-def test_a_hold_comes_out_of_the_few_guards_it_meets_as_out_of_all(case, reason):
-    seen = {"now": START, "assessment": case.assessment, "pool": case.pool, "memory": case.memory}
+@given(
+    cases(inside=False),
+    st.sampled_from([Reason.STEADY, Reason.IDLE, Reason.INFEASIBLE, Reason.HOLD_SURVIVORS]),
+    st.integers(0, 2),
+)
+def test_a_hold_comes_out_of_the_few_guards_it_meets_as_out_of_all(case, reason, stuck):
+    pool = dataclasses.replace(case.pool, unschedulable=stuck)
+    memory = dataclasses.replace(case.memory, unschedulable_since=START - 4000.0 if stuck else None)
+    seen = {"now": START, "assessment": case.assessment, "pool": pool, "memory": memory}
     ctx = Context(spec=case.spec, finding=diagnose(profile=LLAMA_8B_2XA100, **seen), **seen)
     nothing = hold(ctx, reason, "as it is")
     assert guarded(nothing, ctx) == reduce(lambda proposal, guard: guard(proposal, ctx), GUARDS, nothing)
