@@ -104,7 +104,7 @@ computed: $(STAMP)
 
 compiled: $(STAMP)
 	.venv/bin/pytest tests e2e/scenarios --collect-only -q >/dev/null
-	.venv/bin/pytest tests/sim/test_loop_runs_a_policy_over_a_pool.py -k lower_cap -q --timeout 600 >/dev/null
+	.venv/bin/pytest tests/sim/test_loop_runs_a_policy_over_a_pool.py -k lower_cap -q --timeout 600
 
 demo: setup ## Watch three tiers keep their promises under recorded traffic (DEMO_OPERATOR=off: without the operator)
 	$(PY) -m e2e.demo --operator $(or $(DEMO_OPERATOR),on)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from e2e.cluster import Cluster, ClusterError
 from e2e.platform import ENGINE_TAG
-from e2e.scenarios.reading import Reader
+from e2e.scenarios.reading import reader
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -66,7 +66,7 @@ class Kit:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster = cluster
         self.namespace = namespace
-        self._reader = Reader(cluster.kubeconfig)
+        self._reader = reader(cluster.kubeconfig)
 
     def kubectl(self, *arguments: str, **options: Any) -> str:
         return self.cluster.kubectl("-n", self.namespace, *arguments, **options)

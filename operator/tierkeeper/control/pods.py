@@ -133,7 +133,7 @@ _NO_CAUSE = _Cause(None, "", hopeless=False)
 
 def _view(pod: Object, nudge_annotation: str) -> PodView:
     meta, status = pod["metadata"], pod.get("status") or {}
-    phase, cause = _classify(pod, meta, status)
+    phase, cause = _classify(pod)
     return PodView(
         name=meta["name"],
         phase=phase,
@@ -193,7 +193,8 @@ def _ready_in(run: Mapping[str, Any], since: str | None) -> bool:
     return bool(since and began and began < since)
 
 
-def _classify(pod: Object, meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodPhase, _Cause]:
+def _classify(pod: Object) -> tuple[PodPhase, _Cause]:
+    meta, status = pod["metadata"], pod.get("status") or {}
     if meta.get("deletionTimestamp"):
         return PodPhase.TERMINATING, _NO_CAUSE
     if status.get("phase") in ("Failed", "Succeeded"):

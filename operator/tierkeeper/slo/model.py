@@ -150,10 +150,7 @@ class SloAssessment:
         return str(self.said)
 
     def window(self, seconds: int) -> WindowSli | None:
-        for window in self.windows:
-            if window.seconds == seconds:
-                return window
-        return None
+        return find_window(self.windows, seconds)
 
     @property
     def burns_now(self) -> bool:
