@@ -45,8 +45,10 @@ class Job:
         stretch = QUICK.get(self.scenario) if self.quick else None
         start = self.fault.startup_seconds or self.startup_seconds
         what = (self.scenario, start, self.seed, stretch, self.entry.settings or self.entry.name)
-        given = self.fault if self.entry.kind is Kind.OURS else NONE  # the others have no profile that could be wrong
-        return cache.key(self.entry.kind, (*what, self.fault.faults, given.speed, given.prefill))
+        given = (
+            self.fault if self.entry.kind is Kind.OURS else NONE
+        )  # the others have no profile that could be wrong, nor a restart
+        return cache.key(self.entry.kind, (*what, self.fault.faults, given.speed, given.prefill, given.restart_seconds))
 
 
 def done(job: Job) -> Row | None:

@@ -96,6 +96,13 @@ def test_peers_are_given_no_profile() -> None:
     assert misled(lambda: hpa, FAULTS["prefill-fast"]) is hpa
 
 
+def test_an_operator_that_restarts_has_to_watch_anew_before_it_shrinks() -> None:
+    calm = small.scenario(small.tier(rate=1.0, factor=1.0))
+    restarts = dataclasses.replace(FAULTS["restarts"], restart_seconds=240.0)
+    lasting, forgetful = run(calm, entry("tierkeeper")), run(calm, entry("tierkeeper"), fault=restarts)
+    assert lasting["gpu_hours"] < forgetful["gpu_hours"] == 2 * 2 * small.END / 3600.0
+
+
 def test_nothing_is_taken_away_while_prometheus_cannot_be_reached() -> None:
     assert run(small.scenario(), entry("tierkeeper"), fault=FAULTS["down"])["blind_shrinks"] == 0
 

@@ -41,6 +41,34 @@ def test_a_cut_is_measured_from_the_batch_that_runs():
     assert story.tick().levers.max_num_seqs == 7
 
 
+def test_a_load_that_has_gone_is_not_cut_for_what_it_did():
+    """The windows still show the overload: 20 requests ran in each replica a minute long, 1,000 tokens/s of 60 ms each
+    in 3. By the 4 that are left the cap would be 2."""
+    story = Story(tier(seqs=(2, 256), start=64), replicas=3)
+    story.tick()
+    story.queue(0, running=12.0, mean_queue_seconds=0.0, generation_tokens_per_second=1000.0)
+    story.burns(tpot=9.0, p99=0.2, p50=0.06)
+    assert story.tick().levers.max_num_seqs == 10
+
+
+def test_an_operator_that_just_started_does_not_cut_a_cap_that_stands_open_for_a_backlog():
+    """Whoever waits is late whatever the cap is: to cut it by half would lengthen the queue for all behind."""
+    story = Story(tier(seqs=(8, 256), start=64), replicas=2)
+    story.queue(100.0, generation_tokens_per_second=900.0)
+    story.burns(tpot=9.0, ttft=9.0, p99=0.2, p50=0.06)
+    decision = story.tick()
+    assert Lever.MAX_NUM_SEQS not in decision.changed
+    assert decision.levers.replicas > 2
+    assert decision.reason is Reason.QUEUE_BOUND_ADD_REPLICAS
+
+
+def test_a_queue_that_breaks_no_promise_does_not_keep_a_batch_too_large():
+    story = Story(tier(seqs=(8, 256), start=64, ttft=None), replicas=2)
+    story.queue(100.0, generation_tokens_per_second=900.0)
+    story.burns(tpot=9.0, p99=0.2, p50=0.06)
+    assert story.tick().levers.max_num_seqs == 32
+
+
 def test_a_cut_never_goes_below_the_minimum():
     story = burning(seqs=(14, 64))
     assert story.tick().levers.max_num_seqs == 14

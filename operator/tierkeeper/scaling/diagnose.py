@@ -181,15 +181,17 @@ def _queue_share(traffic: Traffic) -> float:
 
 
 def _lone(assessment: Assessment, pods: int) -> bool:
-    """Whether requests run (nearly) alone, now and on average over the last minute: then no lever makes them faster.
+    """Whether requests run (nearly) alone, now and on average over the last minute: then no lever makes them faster."""
+    traffic = assessment.traffic
+    return traffic.running <= pods and traffic.waiting <= 0 and decoding_lately(assessment) <= pods
 
-    The average comes from Little's law: tokens per second x seconds per token = sequences that decode.
-    """
-    traffic, tpot = assessment.traffic, assessment.tpot
-    if traffic.running > pods or traffic.waiting > 0:
-        return False
+
+def decoding_lately(assessment: Assessment) -> float:
+    """Sequences of the pool that decode, on average over the last minute. By Little's law: tokens per second x seconds
+    per token. 0 where no TPOT is promised or known."""
+    tpot = assessment.tpot
     median = quantile_of(tpot, 0.5) if tpot is not None else None
-    return traffic.generation_tokens_per_second * (median.seconds if median is not None else 0.0) <= pods
+    return assessment.traffic.generation_tokens_per_second * (median.seconds if median is not None else 0.0)
 
 
 def _burn(slo: SloAssessment) -> str:

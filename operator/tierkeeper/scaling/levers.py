@@ -7,7 +7,7 @@ import math
 
 from tierkeeper.scaling.capacity import SHRINK_UTILIZATION, minute_burn, replicas_for_load, smallest_carrying
 from tierkeeper.scaling.context import Context, Proposal, has_room
-from tierkeeper.scaling.diagnose import KV_FULL, Diagnosis
+from tierkeeper.scaling.diagnose import KV_FULL, Diagnosis, decoding_lately
 from tierkeeper.scaling.model import Levers, Limit, Reason
 from tierkeeper.scaling.wording import count, duration, milliseconds
 from tierkeeper.slo.model import Sli
@@ -139,6 +139,10 @@ def _add_replicas(ctx: Context, reason: Reason, wanted: int) -> Proposal:
 
 
 def _tpot(ctx: Context) -> Proposal:
+    if ctx.memory.queue_since is not None and ctx.assessment.ttft is not None:
+        # Whoever waits is late whatever the cap is, see ``overload``: to an operator that has just started, a cap that
+        # stands open for a backlog looks like one that is too large.
+        return _queue_replicas(ctx)
     if ctx.finding.diagnosis is Diagnosis.TPOT_PREFILL and (lower := lower_budget(ctx)) is not None:
         return lower
     tpot = ctx.assessment.tpot
@@ -192,7 +196,9 @@ def _lower_cap(ctx: Context, factor: float, lower: Reason, add: Reason) -> Propo
     """A smaller batch at once, and the replicas that pay for it. Without live resize a cut restarts the pool, so
     replicas are added first and the cut is left for when there are no more."""
     current, bounds = ctx.current, ctx.spec.scaling
-    batch = min(current.max_num_seqs, max(1, math.ceil(ctx.batch)))
+    # What made tokens late is the batch of the last minute. A load that has gone since is not cut once more: half of
+    # the 17 that ran a minute after an overload of 160 would be a cap of 8, and the next queue.
+    batch = min(current.max_num_seqs, math.ceil(max(ctx.batch, decoding_lately(ctx.assessment) / ctx.serving)))
     cap = max(bounds.max_num_seqs.min, math.floor(batch * factor))
     restart = not ctx.live_reachable
     if cap >= current.max_num_seqs or (restart and current.replicas < bounds.replicas.max):
