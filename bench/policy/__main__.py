@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--startup", action="append", default=[], type=float, metavar="S", help="median start-up times")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (0)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (1)")
-    parser.add_argument("--here", action="store_true", help=f"tune {HERE} on each recorded scenario itself too")
+    parser.add_argument("--here", action="store_true", help=f"tune {' and '.join(HERE)} on each recorded scenario too")
     parser.add_argument("--faults", action="store_true", help="the fault matrix instead: policy-faults.json")
     parser.add_argument("--tune", action="store_true", help="find the peers' settings on the tuning scenarios")
     parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE} rather than beside the rest")
@@ -101,9 +101,9 @@ def _sheets(runner: Runner, entries: Sequence[Entry], names: list[str], options:
     for number, (name, startup) in enumerate(places):
         found = rows[number * len(entries) : (number + 1) * len(entries)]
         lines = [Line(e.name, row, e.about, e.knows) for e, row in zip(entries, found, strict=True)]
-        if options.here and found[0]["recorded"]:
+        for peer in HERE if options.here and found[0]["recorded"] else ():
             entry, row = tuning.tuned_here(
-                runner, HERE, name, startup_seconds=startup, quick=options.quick, seed=options.seed
+                runner, peer, name, startup_seconds=startup, quick=options.quick, seed=options.seed
             )
             lines.append(Line(entry.name, row, entry.about, entry.knows))
         sheets.append(Sheet(name, found[0]["story"], startup, found[0]["recorded"], lines))

@@ -17,9 +17,6 @@ from tierkeeper.sim.policy import Ours, Policy, Static
 
 TUNED = Path(__file__).parent / "tuned.json"
 
-HERE = "hpa"
-"""The peer that is also tuned on each recorded trace itself: the strongest one on smooth traffic."""
-
 
 class Kind(StrEnum):
     """Which code a result depends on."""
@@ -63,6 +60,15 @@ GRIDS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "dynamo": [{"itl_share": share} for share in (1.0, 0.8, 0.65, 0.5)],
 }
 """One knob a peer (APA: its metric with the target, and which recommendation counts), the published value first."""
+
+HERE: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "hpa": [{"utilization": share} for share in (0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45)],
+    "llm-d": [
+        {"up": up, "down": down}
+        for up, down in ((0.55, 0.4), (0.62, 0.46), (0.7, 0.5), (0.78, 0.55), (0.85, 0.6), (0.92, 0.65), (1.0, 0.7))
+    ],
+}
+"""The peers that are also tuned on each recorded trace itself, the two strongest, in finer steps."""
 
 
 def entries() -> list[Entry]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.policy.jobs import Job
 from bench.policy.measures import Row
-from bench.policy.policies import GRIDS, TUNED, Entry, missing, peer_entry, words
+from bench.policy.policies import GRIDS, HERE, TUNED, Entry, missing, peer_entry, words
 from bench.policy.scenarios import TUNING
 
 Doer = Callable[[Sequence[Job]], Sequence[Row]]
@@ -59,12 +59,12 @@ def tune(do: Doer, peers: Sequence[str], *, quick: bool, seed: int, command: str
 def tuned_here(
     do: Doer, peer: str, scenario: str, *, startup_seconds: float, quick: bool, seed: int
 ) -> tuple[Entry, Row]:
-    """A peer with the value of its knob that is best on this very traffic, and what it reached."""
+    """A peer with whichever value of ``policies.HERE`` is best on this very traffic, and what it reached."""
     jobs = [
         Job(scenario, _candidate(peer, changed), startup_seconds=startup_seconds, seed=seed, quick=quick)
-        for changed in GRIDS[peer]
+        for changed in HERE[peer]
     ]
-    trials = [Trial(changed, [row]) for changed, row in zip(GRIDS[peer], do(jobs), strict=True)]
+    trials = [Trial(changed, [row]) for changed, row in zip(HERE[peer], do(jobs), strict=True)]
     best = choose(trials)
     about = f"{words(best.changed)}, found on this very traffic"
     return peer_entry(peer, best.changed, called=f"{peer}-here", about=about, knows=True), best.rows[0]
