@@ -56,7 +56,7 @@ def _clean(slo: SloAssessment) -> SloAssessment:
     none = Ratio(0.0, 0.0, 0.0)
     windows = tuple(dataclasses.replace(window, ratio=none, burn=none) for window in slo.windows)
     left = None if slo.budget_left is None else 1.0
-    return dataclasses.replace(slo, windows=windows, budget_left=left, burning=False, urgent=False)
+    return dataclasses.replace(slo, windows=windows, budget_left=left, burning=False)
 
 
 def no_learning(memory: Memory) -> Memory:

@@ -13,7 +13,7 @@ from collections import deque
 from random import Random
 
 from tierkeeper.scaling.model import Levers, PoolState
-from tierkeeper.slo.burn import CONTROL_WINDOWS, burn, optimistic, pair_burns, point
+from tierkeeper.slo.burn import CONTROL_WINDOWS, burn, pair_burns
 from tierkeeper.slo.model import (
     Assessment,
     Histogram,
@@ -207,8 +207,7 @@ class FakePool:
             windows=tuple(windows),
             histogram=Histogram((recent[len(recent) // 2], float("inf")), (1.0, 2.0)) if recent else None,
             p99=Quantile(recent[int(len(recent) * 0.99)]) if recent else None,
-            burning=any(pair_burns(p, windows, budget=0.01, reading=point) for p in CONTROL_WINDOWS.pairs),
-            urgent=pair_burns(CONTROL_WINDOWS.pairs[0], windows, budget=0.01, reading=optimistic),
+            burning=any(pair_burns(p, windows, budget=0.01) for p in CONTROL_WINDOWS.pairs),
         )
 
     def _window(self, sli: Sli, seconds: int) -> WindowSli | None:

@@ -103,7 +103,6 @@ def slo(
         histogram=half_below(seconds / 2 if p50 is None else p50),
         p99=Quantile(seconds, at_or_above=p99_open) if state is SignalState.OK else None,
         burning=burn >= 6,
-        urgent=burn >= 6,
         met=burn <= 1,
         budget_left=budget_left,
     )

@@ -52,6 +52,17 @@ def test_a_history_without_a_pattern_is_not_used():
     assert forecaster.way is not Way.SEASON
 
 
+def test_an_idle_night_does_not_decide_the_forecast_of_the_day_after():
+    """A forecast that falls due when nothing arrives any more missed all of it, and not a billion times nothing."""
+
+    def rate(at: float) -> float:
+        return 0.0 if 6 * 3600 <= at < 12 * 3600 else 10.0
+
+    forecaster = lived(rate, seconds=14 * 3600, slope=1 / 100)
+    assert max(forecaster.losses) < 1000.0
+    assert forecaster.way is Way.NONE
+
+
 @settings(max_examples=50)
 @given(level=st.floats(0, 1e4), slope=st.floats(-100, 100), lead=st.floats(1, 3600))
 def test_a_forecast_stays_between_half_and_twice_the_level(level, slope, lead):

@@ -296,9 +296,7 @@ def floods(*, states: tuple[SignalState, ...] = (SignalState.OK,), **spec) -> st
         busy = dataclasses.replace(assessment.traffic, waiting=dice.amount(2000), requests_per_second=dice.amount(200))
         kv = rng.choice([Mean(), Mean(rng.uniform(1, 400), 1.0)])
         known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0), kv_sequences=kv))
-        memory = dataclasses.replace(
-            dice.memory(made), engine=made.engine, knowledge=known, stands_open=dice.past() is not None
-        )
+        memory = dataclasses.replace(dice.memory(made), spec=made, knowledge=known, stands_open=dice.past() is not None)
         return Case(made, dataclasses.replace(assessment, traffic=busy), dice.pool(made, inside=True), memory)
 
     return st.randoms(use_true_random=True).map(case)

@@ -14,6 +14,7 @@ from tierkeeper.scaling.measured import Mean, Measured
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Lever, Levers, Reason
 from tierkeeper.slo.model import Quantile, SignalState, Sli
+from tierkeeper.tier import Bounds
 
 CHAT_TIER = {"ttft": 1.5, "tpot": 0.04, "seqs": (8, 256), "start": 56, "replicas": (1, 32)}
 
@@ -161,11 +162,48 @@ def test_a_restarted_operator_never_shrinks_before_a_window_and_knows_nothing_of
     assert story.levers.replicas == before
 
 
-def test_another_engine_has_to_show_its_speed_anew():
+def _with(spec, **parts):
+    return dataclasses.replace(
+        spec, **{name: dataclasses.replace(getattr(spec, name), **to) for name, to in parts.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"engine": {"image": "other"}},
+        {"model": {"id": "example/larger"}},
+        {"resources": {"gpus_per_replica": 4}},
+        {"pod": {"node_selector": {"gpu": "h100"}}},
+    ],
+)
+def test_another_engine_model_or_gpu_has_to_show_its_speed_anew(other):
     story = served(17.0, replicas=4)
-    story.spec = dataclasses.replace(story.spec, engine=dataclasses.replace(story.spec.engine, image="other"))
+    story.spec = _with(story.spec, **other)
     story.tick()
     assert story.memory.knowledge.engine.speed is None
+
+
+def test_another_objective_or_other_bounds_leave_what_was_measured():
+    story = served(17.0, replicas=4)
+    story.spec = _with(story.spec, objective={"ttft_seconds": 2.0}, scaling={"replicas": Bounds(2, 30)})
+    story.tick()
+    assert story.memory.knowledge.engine.speed is not None
+
+
+def test_a_plan_keeps_within_a_token_budget_that_is_smaller_than_its_cap():
+    story = served(17.0, replicas=4, tokens=(32, 48))
+    plan = sized_from(story, story.memory.knowledge, current=Levers(4, 56, 48))
+    assert plan.levers.max_num_batched_tokens == 48 < plan.levers.max_num_seqs
+
+
+@pytest.mark.parametrize(("ratio", "missing"), [(0.8, 1.0), (0.9, 0.55), (0.5, 0.6)])
+def test_where_more_than_half_misses_the_budget_is_no_excuse(ratio, missing):
+    """6x of a budget of a fifth would be 120 %, which nothing reaches: half is asked for at most."""
+    story = served(17.0, replicas=4)
+    story.spec = _with(story.spec, objective={"ratio": ratio})
+    story.serves(17.0, misses=missing / 0.01).pass_time(120)
+    assert grown(story)
 
 
 @pytest.mark.parametrize("wrong", [8, 256])

@@ -126,7 +126,7 @@ class Dice:
         rng, cap = self.rng, self.rng.randint(1, 256)
         return Memory(
             started_at=START - rng.choice([10.0, 4000.0]),
-            engine=self.maybe(lambda: spec.engine),
+            spec=self.maybe(lambda: spec),
             ready=self.maybe(lambda: rng.randint(0, 20)),
             replicas_at=self.past(),
             live_at=self.past(),

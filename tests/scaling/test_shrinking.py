@@ -8,6 +8,7 @@ from tests.scaling.story import START, Story, tier
 from tierkeeper.scaling.memory import Memory
 from tierkeeper.scaling.model import Lever, Reason
 from tierkeeper.slo.model import Ratio, SignalState, Sli
+from tierkeeper.tier import Mode
 
 
 def test_five_minutes_pass_still_four_ten_seconds_more_now_three():
@@ -56,9 +57,42 @@ def test_what_takes_ten_minutes_to_start_is_given_back_after_twenty():
 def test_a_start_that_was_seen_counts_before_what_pods_tell():
     story = Story(tier(window=300), replicas=4)
     story.pool["startup_seconds"] = 600.0
-    story.memory = dataclasses.replace(story.memory, engine=story.spec.engine, startup_seconds=60.0)
+    story.memory = dataclasses.replace(story.memory, spec=story.spec, startup_seconds=60.0)
     story.calm(running=8).pass_time(310)
     assert story.levers.replicas == 3
+
+
+def test_a_pool_that_was_paused_is_watched_for_a_window_before_it_shrinks():
+    """While a tier is paused nothing says how many replicas would have been enough."""
+    story = Story(tier(window=300), replicas=4)
+    story.calm(running=8).tick()
+    story.spec = dataclasses.replace(story.spec, scaling=dataclasses.replace(story.spec.scaling, mode=Mode.PAUSED))
+    story.pass_time(900)
+    story.spec = tier(window=300)
+    story.pass_time(290)
+    assert story.levers.replicas == 4
+    story.pass_time(20)
+    assert story.levers.replicas == 3
+
+
+def test_a_process_that_stood_still_watches_for_a_window_again():
+    story = Story(tier(window=300), replicas=4)
+    story.queue(20.0, running=60.0).tick()
+    story.now += 3600.0
+    story.calm(running=8).pass_time(290)
+    assert story.levers.replicas >= 4
+
+
+def test_a_pod_that_is_not_ready_for_a_moment_tells_nothing_of_a_start():
+    story = Story(tier(window=300), replicas=4)
+    story.pool["startup_seconds"] = 600.0
+    story.calm(running=60).pass_time(60)
+    story.ready = 3
+    story.tick()
+    story.ready = 4
+    story.pass_time(30)
+    assert story.memory.startup_seconds is None
+    assert story.memory.known_startup == 600.0
 
 
 def test_idle_goes_to_the_minimum_after_the_window():

@@ -1,4 +1,4 @@
-"""One SLO over its windows: met, burning, urgent, the budget left, and the sentence that says so."""
+"""One SLO over its windows: met, burning, the budget left, and the sentence that says so."""
 
 from math import nan
 
@@ -18,13 +18,13 @@ def seen(bad_share, *, total=3000, previous=None, objective=None):
 
 def test_within_budget_is_met_and_does_not_burn():
     slo = seen(0.004)
-    assert (slo.state, slo.met, slo.burning, slo.urgent) == (SignalState.OK, True, False, False)
+    assert (slo.state, slo.met, slo.burning) == (SignalState.OK, True, False)
     assert [w.seconds for w in slo.windows] == [60, 300, 1800, 21600]
 
 
-def test_the_slow_pair_burns_above_one_and_the_fast_pair_above_six():
-    assert (seen(0.02).burning, seen(0.02).urgent) == (True, False)
-    assert (seen(0.08).burning, seen(0.08).urgent) == (True, True)
+def test_the_slow_pair_burns_above_one():
+    assert seen(0.02).burning
+    assert not seen(0.009).burning
 
 
 def test_more_than_chance_over_budget_is_not_met():
@@ -38,16 +38,15 @@ def test_a_share_that_chance_explains_leaves_met_as_it_was():
     assert look(Pool().ttft(misses(10, 1))).ttft.met is None
 
 
-def test_one_bad_request_in_ten_is_neither_burning_nor_urgent():
-    slo = seen(0.1, total=10)
-    assert (slo.burning, slo.urgent) == (False, False)
+def test_one_bad_request_in_ten_does_not_burn():
+    assert not seen(0.1, total=10).burning
 
 
 def test_m14_quantiles_in_the_open_bucket_are_at_or_above_and_the_slo_is_missed():
     pool = Pool().ttft({"10.0": 4.0, "40.0": 4.0, "+Inf": 400.0})
     slo = look(pool, objective=Objective(ratio=0.99, ttft_seconds=39.0)).ttft
     assert (slo.p99.seconds, slo.p99.at_or_above) == (40.0, True)
-    assert (slo.met, slo.burning, slo.urgent) == (False, True, True)
+    assert (slo.met, slo.burning) == (False, True)
     assert "at or above 40.00 s" in slo.message
 
 
@@ -67,13 +66,6 @@ def test_between_edges_the_nearest_edges_are_named():
     assert slo.nearest_aligned_seconds == (1.0, 2.5)
     assert "between 0.5% and 5.0%" in slo.message
     assert "1.00 s and 2.50 s" in slo.message
-
-
-def test_urgency_needs_the_optimistic_reading():
-    """Between 0.5 % and 20 %: worth a step, not an alarm."""
-    pool = Pool().ttft({"1.0": 2400.0, "2.5": 2985.0, "40.0": 3000.0, "+Inf": 3000.0}, (60, 300, 1800, 21600))
-    slo = look(pool, objective=Objective(ratio=0.99, ttft_seconds=1.2)).ttft
-    assert (slo.burning, slo.urgent) == (True, False)
 
 
 def test_the_message_is_a_plain_sentence_with_the_numbers():

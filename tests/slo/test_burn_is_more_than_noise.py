@@ -11,9 +11,7 @@ from tierkeeper.slo.burn import (
     budget_left,
     burn,
     evident,
-    optimistic,
     pair_burns,
-    point,
     wilson_lower,
 )
 from tierkeeper.slo.model import Ratio, WindowSli
@@ -32,7 +30,7 @@ def burns(pair, short, long, budget=0.01):
         window(pair.short_seconds, short[0], short[1] / short[0], budget),
         window(pair.long_seconds, long[0], long[1] / long[0], budget),
     ]
-    return pair_burns(pair, windows, budget=budget, reading=point)
+    return pair_burns(pair, windows, budget=budget)
 
 
 @pytest.mark.parametrize(("bad", "total", "above"), [(3, 100, 0.01), (7, 300, 0.01), (10, 500, 0.01), (11, 100, 0.06)])
@@ -60,14 +58,7 @@ def test_a_burn_that_has_just_begun_does_not_count_yet():
 
 
 def test_a_window_that_is_not_there_never_burns():
-    assert not pair_burns(FAST, [window(60, 1000, 1.0)], budget=0.01, reading=point)
-
-
-def test_where_the_target_is_between_edges_the_optimistic_reading_decides_on_urgency():
-    ratio = Ratio(lower=0.02, point=0.2, upper=0.4)
-    windows = [WindowSli(s, 3000, ratio, burn(ratio, budget=0.01)) for s in (60, 300)]
-    assert pair_burns(FAST, windows, budget=0.01, reading=point)
-    assert not pair_burns(FAST, windows, budget=0.01, reading=optimistic)
+    assert not pair_burns(FAST, [window(60, 1000, 1.0)], budget=0.01)
 
 
 def test_no_pair_asks_for_more_than_half_of_the_requests_to_fail():

@@ -63,7 +63,9 @@ def decide(
     if proposal is None:
         wanted = propose(ctx)
         replicas = spec.scaling.replicas.clamp(_enough(ctx, wanted))
-        memory = remember_recommendation(memory, now=now, replicas=replicas, window_seconds=ctx.shrink_window)
+        memory = remember_recommendation(
+            memory, now=now, replicas=replicas, current=ctx.current.replicas, window_seconds=ctx.shrink_window
+        )
         ctx = evolve(ctx, memory=memory)
         proposal = guarded(wanted, ctx)
     decision = Decision(

@@ -150,7 +150,10 @@ def _record(forecaster: Forecaster, *, now: float, rate: float) -> Forecaster:
 
 
 def _score(forecaster: Forecaster, test: Test, *, actual: float) -> Forecaster:
-    scale = max(actual, 1e-9)
+    # By what came or what there was, whichever is more: a pool that falls idle would else outweigh a week of errors.
+    scale = max(actual, test.said[0])
+    if scale <= 0.0:
+        return forecaster
     kept = 1.0 - 1.0 / SCORE_MEMORY
     season = test.said[2] if test.said[2] is not None else test.said[0]
     said = (test.said[0], test.said[1], season)

@@ -15,7 +15,7 @@ from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.knowledge import STARTUP_SECONDS, Knowledge
 from tierkeeper.scaling.model import Levers, PoolState, Reason
 from tierkeeper.slo.model import Assessment
-from tierkeeper.tier import Engine, TierSpec
+from tierkeeper.tier import TierSpec
 from tierkeeper.values import value
 
 
@@ -73,6 +73,9 @@ RATE_AGE_SECONDS = 30.0
 #: Weight of one more measured start: a handful of them make the mean.
 STARTUP_WEIGHT = 0.3
 
+#: Ticks are 5 to 15 s apart: so long without one that wanted anything is a gap, and no slow tick.
+GAP_SECONDS = 60.0
+
 #: A queue's trend is read over this long: six looks at a 5 s tick, two or three at 15 s.
 DRAIN_LOOK_SECONDS = 30.0
 
@@ -82,8 +85,8 @@ class Memory:
     """State of one tier's loop. Times are monotonic seconds; None means that it has not happened."""
 
     started_at: float
-    engine: Engine | None = None
-    """The engine that the measured figures belong to; another engine forgets them."""
+    spec: TierSpec | None = None
+    """The spec that the measured figures belong to; another engine, model or GPU forgets them."""
     seen: Levers | None = None
     """Levers as the last tick found them."""
     decided: Levers | None = None
@@ -203,10 +206,10 @@ def observe(
     memory: Memory, *, now: float, spec: TierSpec, assessment: Assessment, pool: PoolState, profile: Profile
 ) -> Memory:
     """The memory after looking at the pool, before anything is decided."""
-    if memory.engine is not spec.engine and memory.engine != spec.engine:
+    if memory.spec is not spec and not _serve_alike(memory.spec, spec):
         memory = evolve(
             memory,
-            engine=spec.engine,
+            spec=spec,
             startup_seconds=None,
             last_raise=None,
             cap_bound=None,
@@ -218,10 +221,10 @@ def observe(
     memory = _observe_replicas(memory, now=now, current=pool.current)
     coming = in_flight(pool, assessment)
     grew = memory.ready is not None and pool.ready > memory.ready
-    asked, startup = _startup(memory, now=now, coming=coming, grew=grew, ready=pool.ready)
+    asked, startup = _startup(memory, now=now, coming=coming, grew=grew, pool=pool)
     return evolve(
         memory,
-        engine=spec.engine,  # equal, and the next tick sees that at once
+        spec=spec,  # that serves alike, and the next tick sees it at once
         ready=pool.ready,
         capacity_at=now if grew else memory.capacity_at,
         asked=asked,
@@ -243,19 +246,33 @@ def observe(
     )
 
 
+def _serve_alike(before: TierSpec | None, spec: TierSpec) -> bool:
+    """Whether what was measured of one holds for the other: the same engine serves the same model on the same GPUs."""
+    return (
+        before is not None
+        and before.engine == spec.engine
+        and (before.model.id, before.model.revision) == (spec.model.id, spec.model.revision)
+        and before.resources == spec.resources
+        and before.pod.node_selector == spec.pod.node_selector
+    )
+
+
 def _startup(
-    memory: Memory, *, now: float, coming: int, grew: bool, ready: int
+    memory: Memory, *, now: float, coming: int, grew: bool, pool: PoolState
 ) -> tuple[tuple[float, ...], float | None]:
     """The replicas still asked for, and the start-up time after those that became Ready: first asked, first Ready.
 
-    What was in flight before the operator looked has no known beginning and is not measured.
+    What was in flight before the operator looked has no known beginning and is not measured. Nor has what was not asked
+    for as a replica more: a pod that is not Ready for a moment, or that was made anew.
     """
     asked, startup = memory.asked, memory.startup_seconds
     if grew and memory.ready is not None:
-        came, asked = asked[: ready - memory.ready], asked[ready - memory.ready :]
+        came, asked = asked[: pool.ready - memory.ready], asked[pool.ready - memory.ready :]
         for took in (now - at for at in came if at > memory.started_at):
             startup = took if startup is None else startup + STARTUP_WEIGHT * (took - startup)
-    return (*asked[:coming], *([now] * (coming - len(asked)))), startup
+    new = max(0, coming - len(asked))
+    more = min(new, max(0, pool.current.replicas - memory.seen.replicas)) if memory.seen is not None else new
+    return (*asked[:coming], *([memory.started_at] * (new - more)), *([now] * more)), startup
 
 
 def since(start: float | None, holds: bool, now: float) -> float | None:
@@ -278,7 +295,16 @@ def _observe_replicas(memory: Memory, *, now: float, current: Levers) -> Memory:
     return evolve(memory, drift=drift, replicas_at=now)
 
 
-def remember_recommendation(memory: Memory, *, now: float, replicas: int, window_seconds: float) -> Memory:
-    """Adds what this tick wanted to the sliding maximum; what is older than the window, or lower, can never count."""
+def remember_recommendation(
+    memory: Memory, *, now: float, replicas: int, current: int, window_seconds: float
+) -> Memory:
+    """Adds what this tick wanted to the sliding maximum; what is older than the window, or lower, can never count.
+
+    After a time without ticks that wanted anything (paused, fixed, or a process that stood still) nobody can say that
+    fewer than the ``current`` replicas would have been enough, and the window begins anew.
+    """
+    last = memory.recommendations[-1].at if memory.recommendations else memory.started_at
+    if now - last > GAP_SECONDS:
+        replicas = max(replicas, current)
     kept = tuple(r for r in memory.recommendations if r.at >= now - window_seconds and r.replicas > replicas)
     return evolve(memory, recommendations=(*kept, Recommendation(now, replicas)))

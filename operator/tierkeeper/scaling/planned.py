@@ -31,6 +31,7 @@ from tierkeeper.scaling.levers import (
 from tierkeeper.scaling.model import Levers, Limit, Reason
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.scaling.wording import count, duration
+from tierkeeper.slo.burn import CONTROL_WINDOWS
 from tierkeeper.slo.model import Sli
 
 #: A replica more for what burns without the plan knowing why, one at a time.
@@ -46,9 +47,6 @@ TURN_MARGIN = 1.1
 
 #: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
 STANDS_SECONDS = 30.0
-
-#: The fastest control pair's factor: 6x over one and five minutes.
-URGENT_BURN = 6.0
 
 #: The cap binds where this share of it runs.
 BINDS = 0.8
@@ -136,12 +134,14 @@ def _urgent(ctx: Context) -> bool:
         return True
     if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows and _queue_stands(ctx):
         return True
+    pair, objective = CONTROL_WINDOWS.pairs[0], ctx.spec.objective
+    if objective is None:
+        return False
+    asked = pair.error_ratio(objective.error_budget)
     for slo in ctx.assessment.slos.values():
-        minute, evidence = slo.window(60), slo.window(300)
-        if minute is not None and evidence is not None:
-            urgent = minute.burn.point >= URGENT_BURN and evidence.burn.point >= URGENT_BURN
-            if urgent:
-                return True
+        shown = slo.window(pair.short_seconds), slo.window(pair.long_seconds)
+        if all(window is not None and window.ratio.point >= asked for window in shown):
+            return True
     return False
 
 

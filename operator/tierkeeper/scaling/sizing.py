@@ -157,7 +157,8 @@ def _limits(spec: TierSpec, current: Levers, here: Model, ceilings: tuple[int, i
     cap = max(bounds.min, min(bounds.clamp(math.floor(batch)), ceilings[0]))
     cap = cap if _off(cap, current.max_num_seqs, CAP_TOLERANCE) else current.max_num_seqs
     tokens = _tokens(spec, current, here, batch=min(cap, max(batch, 1.0)), ceiling=ceilings[1])
-    return Levers(current.replicas, cap, None if tokens is None else max(tokens, cap))
+    budget = spec.scaling.max_num_batched_tokens
+    return Levers(current.replicas, cap, None if tokens is None or budget is None else budget.clamp(max(tokens, cap)))
 
 
 def _open(spec: TierSpec, current: Levers, right: Levers, *, cap: int) -> Levers | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, sqrt
@@ -103,25 +103,13 @@ def evident(share: float, total: float, *, above: float) -> bool:
     return bad >= MIN_BAD_REQUESTS - 1e-6 and wilson_lower(bad, total) > above
 
 
-def optimistic(ratio: Ratio) -> float:
-    """The reading that counts the fewest misses."""
-    return ratio.lower
-
-
-def point(ratio: Ratio) -> float:
-    """The best estimate."""
-    return ratio.point
-
-
-def pair_burns(
-    pair: BurnPair, windows: Sequence[WindowSli], *, budget: float, reading: Callable[[Ratio], float]
-) -> bool:
+def pair_burns(pair: BurnPair, windows: Sequence[WindowSli], *, budget: float) -> bool:
     """Whether both windows of a pair exceed its factor, the long one beyond chance. A missing window never burns."""
     asked, short = pair.error_ratio(budget), find_window(windows, pair.short_seconds)
-    if short is None or reading(short.ratio) <= asked:
+    if short is None or short.ratio.point <= asked:
         return False
     long = find_window(windows, pair.long_seconds)
-    return long is not None and (share := reading(long.ratio)) > asked and evident(share, long.total, above=asked)
+    return long is not None and long.ratio.point > asked and evident(long.ratio.point, long.total, above=asked)
 
 
 def budget_left(*, error_ratio: float, total: float, budget: float) -> float | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tierkeeper.slo import messages
-from tierkeeper.slo.burn import BurnPair, Windows, budget_left, evident, optimistic, pair_burns, point
+from tierkeeper.slo.burn import BurnPair, Windows, budget_left, evident, pair_burns
 from tierkeeper.slo.histogram import ErrorRatio, quantile, top_finite_edge
 from tierkeeper.slo.model import (
     Histogram,
     Quantile,
-    Ratio,
     Sentence,
     SignalState,
     Sli,
@@ -135,7 +134,7 @@ class _Slo:
         fastest, *slower = self.windows.pairs
         # No pair asks for less than the budget, and most tiers are within it.
         spends = max([w.ratio.point for w in slis]) > self.budget
-        fast = spends and self._burns(fastest, slis, point)
+        fast = spends and self._burns(fastest, slis)
         return SloAssessment(
             sli=self.sli,
             threshold_seconds=self.threshold,
@@ -149,14 +148,13 @@ class _Slo:
             nearest_aligned_seconds=neighbours,
             period_requests=self._period_requests(),
             budget_left=self._budget_left(),
-            burning=fast or (spends and any(self._burns(pair, slis, point) for pair in slower)),
-            urgent=fast and self._burns(fastest, slis, optimistic),
+            burning=fast or (spends and any(self._burns(pair, slis) for pair in slower)),
             met=self._met(evidence, burns=fast),
             histogram=histogram,
         )
 
-    def _burns(self, pair: BurnPair, slis: tuple[WindowSli, ...], reading: Callable[[Ratio], float]) -> bool:
-        return pair_burns(pair, slis, budget=self.budget, reading=reading)
+    def _burns(self, pair: BurnPair, slis: tuple[WindowSli, ...]) -> bool:
+        return pair_burns(pair, slis, budget=self.budget)
 
     def _met(self, window: WindowSli, *, burns: bool) -> bool | None:
         """Kept while the share is within budget, missed once more than chance exceeds it; in between as it was. What

@@ -138,8 +138,6 @@ class SloAssessment:
     """Requests of the period that are on record, which says how much that share rests on; None while not known."""
     burning: bool = False
     """True when some pair of control windows burns above its factor (point estimate)."""
-    urgent: bool = False
-    """True when the fastest pair burns above its factor even by the optimistic bound."""
     met: bool | None = None
     """None while the data cannot tell."""
     histogram: Histogram | None = None
