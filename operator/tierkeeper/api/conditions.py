@@ -89,6 +89,7 @@ class ConditionReason(_Explained):
     NOT_A_NUMBER = "NotANumber", "A signal is NaN."
     NOT_FINITE = "NotFinite", "A signal is infinite."
     NEGATIVE_VALUE = "NegativeValue", "A count is below zero."
+    IMPLAUSIBLE_VALUE = "ImplausibleValue", "A signal is larger than any pool can show."
     MALFORMED_HISTOGRAM = "MalformedHistogram", "A histogram's buckets contradict each other."
     SAMPLES_TOO_OLD = "SamplesTooOld", "The newest samples are too old to act on: the pods are not being scraped."
     EVALUATION_FROZEN = (
