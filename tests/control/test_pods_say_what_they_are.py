@@ -4,6 +4,8 @@ import pytest
 
 from tierkeeper.api.conditions import ConditionReason
 from tierkeeper.control.pods import PodPhase, take_census
+from tierkeeper.control.store import project
+from tierkeeper.ports import Kind
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -41,7 +43,13 @@ def only(*pods):
 
 
 def census(*pods):
-    return take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
+    """As the reconciler takes it from whole pods, and the loop, alike, from what is kept of them."""
+    seen, kept = (
+        take_census(them, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
+        for them in (pods, [project(Kind.POD, one) for one in pods])
+    )
+    assert seen == kept
+    return seen
 
 
 def test_a_ready_pod_is_capacity():
