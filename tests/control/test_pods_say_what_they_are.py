@@ -119,6 +119,21 @@ def test_a_pod_at_a_gate_has_no_node_and_names_the_gate():
     assert view.message == "pod gold-pool-abc-1 waits at its scheduling gate kueue.x-k8s.io/admission"
 
 
+def without_a_node(reason, message, *gates):
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    spec = {"schedulingGates": [{"name": gate} for gate in gates]}
+    return pod(status={"phase": "Pending", "conditions": [scheduled]}) | {"spec": spec}
+
+
+def test_what_keeps_pods_from_a_node_is_the_schedulers_word_only_where_it_has_spoken():
+    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    assert census(without_a_node("Unschedulable", said)).kept_from_a_node_by == f"scheduler: {said}"
+    gated = census(without_a_node("SchedulingGated", "blocked", "example.com/quota", "kueue.x-k8s.io/admission"))
+    gates = "pod gold-pool-abc-1 waits at its scheduling gate example.com/quota, kueue.x-k8s.io/admission"
+    assert gated.kept_from_a_node_by == f"{gates}: whoever set it opens it; see the queue and its quota"
+    assert census(pod(status={"phase": "Pending"})).kept_from_a_node_by == ""
+
+
 def test_a_pod_whose_gate_has_opened_is_capacity_to_come_though_the_scheduler_has_not_looked_yet():
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     opened = pod(status={"phase": "Pending", "conditions": [scheduled]}) | {"spec": {}}

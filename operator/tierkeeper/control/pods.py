@@ -27,6 +27,9 @@ class PodPhase(StrEnum):
     """Ended for good (evicted, rejected by a node); its ReplicaSet makes another one."""
 
 
+OPENS_A_GATE = "whoever set it opens it; see the queue and its quota"
+
+
 @dataclass(frozen=True, slots=True)
 class PodView:
     """One pod of the pool, in the operator's own terms."""
@@ -97,6 +100,14 @@ class PodCensus:
     def worst(self) -> PodView | None:
         """The pod that explains best why the pool is short: a failing one before one without a node."""
         return next(iter(self.of(PodPhase.FAILING) + self.of(PodPhase.UNSCHEDULABLE)), None)
+
+    @property
+    def kept_from_a_node_by(self) -> str:
+        """The first such pod's cause, and whose it is: the scheduler's, or a gate's; empty where there is none."""
+        told = next((pod for pod in self.of(PodPhase.UNSCHEDULABLE) if pod.message), None)
+        if told is None:
+            return ""
+        return f"{told.message}: {OPENS_A_GATE}" if told.gated else f"scheduler: {told.message}"
 
 
 def take_census(pods: Iterable[Object], *, deployment: str, nudge_annotation: str) -> PodCensus:
