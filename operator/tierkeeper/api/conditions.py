@@ -76,6 +76,7 @@ class ConditionReason(_Explained):
     IMAGE_PULL = "ImagePullBackOff", "The engine's image cannot be pulled."
     INVALID_IMAGE = "InvalidImageName", "The engine's image name cannot be read."
     CONTAINER_CONFIG = "CreateContainerConfigError", "The container cannot be made: a Secret or ConfigMap is missing."
+    CONTAINER_CREATE = "CreateContainerError", "The node cannot make or start the container; the message quotes it."
     UNSCHEDULABLE = "Unschedulable", "No node has room for the pod, or a scheduling gate holds it back."
     QUOTA_EXCEEDED = "QuotaExceeded", "A ResourceQuota forbids the pods that the pool wants."
     # MetricsAvailable

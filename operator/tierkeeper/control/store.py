@@ -38,8 +38,11 @@ def project(kind: Kind, obj: Object) -> Object:
         case Kind.CONFIG_MAP:
             return kept | {"data": limit_data} if (limit_data := _limits(obj)) else kept
         case Kind.POD:
-            # Its gates tell whether the scheduler is asked at all.
-            return kept | {"spec": _of(obj.get("spec"), "schedulingGates"), "status": obj.get("status")}
+            # Its gates tell whether the scheduler is asked at all, its init containers which of them run on beside it.
+            spec = obj.get("spec") or {}
+            inits = [_of(one, "name", "restartPolicy") for one in spec.get("initContainers") or ()]
+            kept_spec = _of(spec, "schedulingGates") | {"initContainers": inits}
+            return kept | {"spec": kept_spec, "status": obj.get("status")}
         case _:
             return kept
 
