@@ -159,7 +159,7 @@ class World:
             current=self._levers[number],
             ready=counts.ready,
             unschedulable=counts.unschedulable,
-            unschedulable_message="0/9 nodes are available: 9 Insufficient nvidia.com/gpu.",
+            unschedulable_message="scheduler: 0/9 nodes are available: 9 Insufficient nvidia.com/gpu",
             resizing=self.now - self._moved[number] <= TICK,
             startup_seconds=pool.startup_seconds(),
         )

@@ -8,8 +8,8 @@ from tests.control.test_trouble_is_named import crashed, settled, waiting
 from tierkeeper.ports import MetricsErrorReason
 
 
-def without_a_node(said="0/1 nodes are available: 1 Insufficient nvidia.com/gpu."):
-    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+def without_a_node(said="0/1 nodes are available: 1 Insufficient nvidia.com/gpu.", *, why="Unschedulable"):
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": why, "message": said}
     return {"phase": "Pending", "conditions": [scheduled]}
 
 

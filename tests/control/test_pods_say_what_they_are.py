@@ -4,6 +4,8 @@ import pytest
 
 from tierkeeper.api.conditions import ConditionReason
 from tierkeeper.control.pods import PodPhase, take_census
+from tierkeeper.control.store import project
+from tierkeeper.ports import Kind
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
@@ -20,8 +22,8 @@ def pod(name="gold-pool-abc-1", *, hash_="abc", owner="gold-pool-abc", status=No
     }
 
 
-def container(*, state, ready=False, restarts=0, last=None):
-    return {"name": "vllm", "image": "vllm:v0.32.0", "ready": ready, "restartCount": restarts, "state": state} | (
+def container(*, state, ready=False, restarts=0, last=None, name="vllm"):
+    return {"name": name, "image": "vllm:v0.32.0", "ready": ready, "restartCount": restarts, "state": state} | (
         {"lastState": {"terminated": last}} if last else {}
     )
 
@@ -41,7 +43,13 @@ def only(*pods):
 
 
 def census(*pods):
-    return take_census(pods, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
+    """As the reconciler takes it from whole pods, and the loop, alike, from what is kept of them."""
+    seen, kept = (
+        take_census(them, deployment="gold-pool", nudge_annotation="tierkeeper.dev/limit")
+        for them in (pods, [project(Kind.POD, one) for one in pods])
+    )
+    assert seen == kept
+    return seen
 
 
 def test_a_ready_pod_is_capacity():
@@ -111,6 +119,21 @@ def test_a_pod_at_a_gate_has_no_node_and_names_the_gate():
     assert view.message == "pod gold-pool-abc-1 waits at its scheduling gate kueue.x-k8s.io/admission"
 
 
+def without_a_node(reason, message, *gates):
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    spec = {"schedulingGates": [{"name": gate} for gate in gates]}
+    return pod(status={"phase": "Pending", "conditions": [scheduled]}) | {"spec": spec}
+
+
+def test_what_keeps_pods_from_a_node_is_the_schedulers_word_only_where_it_has_spoken():
+    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    assert census(without_a_node("Unschedulable", said)).kept_from_a_node_by == f"scheduler: {said}"
+    gated = census(without_a_node("SchedulingGated", "blocked", "example.com/quota", "kueue.x-k8s.io/admission"))
+    gates = "pod gold-pool-abc-1 waits at its scheduling gate example.com/quota, kueue.x-k8s.io/admission"
+    assert gated.kept_from_a_node_by == f"{gates}: whoever set it opens it; see the queue and its quota"
+    assert census(pod(status={"phase": "Pending"})).kept_from_a_node_by == ""
+
+
 def test_a_pod_whose_gate_has_opened_is_capacity_to_come_though_the_scheduler_has_not_looked_yet():
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     opened = pod(status={"phase": "Pending", "conditions": [scheduled]}) | {"spec": {}}
@@ -170,6 +193,109 @@ def test_a_failing_pod_names_its_cause_and_what_to_check(state, reason, says):
     assert "gold-pool-abc-1" in view.message
 
 
+def waits(why, said="", **more):
+    return container(state={"waiting": {"reason": why, "message": said}}, **more)
+
+
+NODE = "its node is to blame (container runtime, GPU driver), or spec.engine.image where every node says so"
+
+
+@pytest.mark.parametrize(
+    ("why", "said", "remedy"),
+    [
+        ("CreateContainerError", "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0", NODE),
+        ("CreateContainerError", 'failed to reserve container name "vllm_0": name is reserved for "8f3a"', NODE),
+        ("CreateContainerError", "context deadline exceeded", NODE),
+        ("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition", NODE),
+        ("RunContainerError", "nvidia-container-cli: initialization error: driver not loaded", NODE),
+        (
+            "ErrImageNeverPull",
+            "Container image is not present with pull policy of Never",
+            "spec.engine.imagePullPolicy",
+        ),
+    ],
+)
+def test_what_the_node_cannot_do_is_not_told_as_a_secret_that_is_missing(why, said, remedy):
+    view = only(pod(status=running(waits(why, said))))
+    assert view.phase is PodPhase.FAILING
+    assert view.reason is not ConditionReason.CONTAINER_CONFIG
+    assert said in view.message
+    assert view.message.endswith(remedy)
+
+
+@pytest.mark.parametrize("why", ["CreateContainerError", "CreateContainerConfigError", "PreStartHookError"])
+def test_a_container_that_its_node_cannot_make_is_tried_again_and_does_not_stall_the_tier_at_once(why):
+    view = only(pod(status=running(waits(why, "context deadline exceeded"))))
+    assert (view.reason, view.hopeless) == (ConditionReason.CONTAINER_CREATE, False)
+    assert why in only(pod(status=running(waits(why)))).message
+
+
+@pytest.mark.parametrize(
+    ("said", "of_the_token"),
+    [
+        ('secret "hf" not found', True),
+        ("couldn't find key token in Secret llm/hf", True),
+        ('configmap "extra" not found', False),
+        ("couldn't find key mode in ConfigMap llm/extra", False),
+    ],
+)
+def test_a_secret_or_configmap_or_a_key_of_it_that_is_missing_waits_for_a_person(said, of_the_token):
+    view = only(pod(status=running(waits("CreateContainerConfigError", said))))
+    assert (view.reason, view.hopeless) == (ConditionReason.CONTAINER_CONFIG, True)
+    assert f"{said}; create it, or correct its name in the spec" in view.message
+    assert ("spec.model.tokenSecretRef" in view.message) is of_the_token
+
+
+ENDED_WELL = {"exitCode": 0, "reason": "Completed"}
+ENDED_WELL |= {"startedAt": "2026-11-30T12:00:00Z", "finishedAt": "2026-11-30T12:00:20Z"}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        waits("ImagePullBackOff", "not found", name="proxy"),
+        waits("InvalidImageName", "bad ref", name="proxy"),
+        waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", name="proxy"),
+        waits("CreateContainerConfigError", 'secret "mesh" not found', name="proxy"),
+        waits("RunContainerError", "exec: no such file", name="proxy"),
+        waits("PostStartHookError", "exited with 1", name="proxy"),
+        waits("CrashLoopBackOff", name="proxy", restarts=3, last=ENDED_WELL),
+        container(state={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, name="proxy"),
+    ],
+    ids=lambda one: str(one["state"]),
+)
+def test_of_a_container_that_somebody_adds_no_field_of_the_spec_is_blamed(trouble):
+    engine = container(state={"running": {}}, ready=True)
+    view = only(pod(status=running(engine, trouble)))
+    assert view.phase is PodPhase.FAILING
+    assert "container proxy" in view.message
+    assert view.message.endswith("see whoever adds this container to the tier's pods")
+    assert "spec." not in view.message
+
+
+def test_a_sidecar_that_ends_well_again_and_again_is_in_a_loop_and_never_done():
+    """Kubernetes lists it among the init containers; it is told by its restart policy, and the same at each turn."""
+
+    def seen(state):
+        proxy = container(state=state, restarts=3, last=ENDED_WELL, name="proxy")
+        status = running(waits("PodInitializing")) | {"initContainerStatuses": [proxy]}
+        return only(pod(status=status) | {"spec": {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}})
+
+    turns = [seen(state) for state in ({"terminated": ENDED_WELL}, {"waiting": {"reason": "CrashLoopBackOff"}}, AGAIN)]
+    ((phase, reason, said),) = {(turn.phase, turn.reason, turn.message) for turn in turns}
+    assert (phase, reason) == (PodPhase.FAILING, ConditionReason.CRASH_LOOP)
+    assert "container proxy ended with exit code 0, and is to run as long as its pod; " in said
+    assert "`kubectl logs --previous -c proxy`" in said
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_an_engine_that_ends_with_code_0_says_where_its_last_words_are(restarts):
+    """One whose core died ends so, and the kubelet keeps the end of a log only where the code is another."""
+    view = only(pod(status=running(container(state={"terminated": ENDED_WELL}, restarts=restarts))))
+    said = "ended with exit code 0, and is to run as long as its pod; read `kubectl logs --previous`"
+    assert view.message.endswith(said)
+
+
 CRASHED = {"exitCode": 1, "message": "CUDA out of memory."}
 CRASHED |= {"startedAt": "2026-11-30T12:00:00Z", "finishedAt": "2026-11-30T12:00:20Z"}
 
@@ -215,7 +341,8 @@ def test_a_container_that_cannot_be_started_is_in_a_loop_from_its_second_try_on_
     second = only(crashing(fails, restarts=1, last=refused))
     assert second == only(crashing(waits, restarts=1, last=refused))
     assert (second.reason, second.hopeless) == (ConditionReason.CRASH_LOOP, True)
-    assert "driver not loaded" in second.message
+    assert f"could not be started: nvidia-container-cli: driver not loaded; {NODE}" in second.message
+    assert "kubectl logs" not in second.message
 
 
 def test_a_pod_whose_containers_the_kubelet_has_not_told_of_yet_has_not_lost_anything():

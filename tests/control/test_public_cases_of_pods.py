@@ -8,6 +8,7 @@ from tests.control.stage import GOLD, POOL, Stage, agreeing, tier
 from tests.control.test_news_is_told_once import starting, without_a_node
 from tests.control.test_slo_loop import running_stage, ticks
 from tests.fakes.kubelet import FakeKubelet
+from tierkeeper.control.pods import OPENS_A_GATE
 from tierkeeper.ports import Kind
 
 THREE = {"replicas": {"min": 3, "max": 8}}
@@ -56,6 +57,27 @@ async def test_g06_a_node_that_is_gone_is_lost_capacity_and_no_load_that_grows(l
     assert stage.replicas == 3
     warned = [event.reason for event in stage.recorder.events if event.message.startswith("Ready=False")]
     assert warned == (["PoolDegraded", "Unschedulable"] if least == 3 else [])
+
+
+async def test_pods_at_a_gate_hold_growth_with_the_gate_s_name_and_not_the_scheduler_s_words():
+    """Kueue's, on what was added: status and decision count them alike, and nobody says that they are starting."""
+    stage = await running_stage(tier(scaling={"replicas": {"min": 2, "max": 8}, "maxNumSeqs": {"min": 16, "max": 16}}))
+    queue_up(stage)
+    await ticks(stage, 4)
+    asked = stage.replicas
+    assert asked > 2
+    stage.kube.run_deployments()
+    waits = without_a_node("Scheduling is blocked due to non-empty scheduling gates", why="SchedulingGated")
+    for number in range(2, asked):
+        stage.kube.pods_of("llm", POOL)[number]["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+        stage.kube.set_pod_status("llm", name_of(stage, number), waits)
+    await ticks(stage, 12)
+    decision = stage.status()["lastDecision"]
+    assert decision["reason"] == "HoldUnschedulable"
+    assert f"waits at its scheduling gate kueue.x-k8s.io/admission: {OPENS_A_GATE}" in decision["message"]
+    assert "scheduler:" not in decision["message"]
+    assert stage.stands("ScalingLimited") == "True HoldUnschedulable"
+    assert stage.replicas == asked
 
 
 async def test_e11_an_image_that_is_pulled_for_a_quarter_of_an_hour_is_said_and_awaited():

@@ -105,11 +105,16 @@ def test_another_scaler_does_not_keep_the_cap_from_moving():
     assert story.tick().changed == (Lever.MAX_NUM_SEQS,)
 
 
+SCHEDULER = "scheduler: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
+GATE = "pod gold-pool-abc-1 waits at its scheduling gate kueue.x-k8s.io/admission: whoever set it opens it"
+QUOTA = "Pods are refused: exceeded quota: gpus: raise the quota in namespace llm"
+
+
 def stuck() -> Story:
     """Four wanted, two find no GPU, and the load stays."""
     story = Story(tier(seqs=(4, 16), window=60), replicas=4)
     story.ready = 2
-    story.pool.update(unschedulable=2, unschedulable_message="0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+    story.pool.update(unschedulable=2, unschedulable_message=SCHEDULER)
     return overloaded(story)
 
 
@@ -119,6 +124,19 @@ def test_pods_without_a_node_stop_growth_and_say_what_the_scheduler_said():
     assert decision.reason is Reason.HOLD_UNSCHEDULABLE
     assert decision.limited is not None
     assert "Insufficient nvidia.com/gpu" in decision.limited.message
+
+
+@pytest.mark.parametrize("kept_by", [SCHEDULER, GATE, QUOTA])
+def test_only_the_schedulers_words_are_said_to_be_the_schedulers(kept_by):
+    """Whoever keeps the pods from a node is named as it names itself: in the hold, and when they are given back."""
+    story = stuck()
+    story.pool.update(unschedulable_message=kept_by)
+    hold = story.tick()
+    assert hold.message == f"2 replicas have no node, no more are asked for ({kept_by})"
+    story.pass_time(905)
+    released = next(d for d in story.decisions if d.changed)
+    assert released.message == f"remove 2 replicas 4 → 2: 2 replicas got no node for 15 min ({kept_by})"
+    assert ("scheduler:" in hold.message + released.message) == (kept_by is SCHEDULER)
 
 
 def test_pods_that_no_node_takes_are_given_back_after_a_quarter_of_an_hour_and_not_asked_for_again_at_once():

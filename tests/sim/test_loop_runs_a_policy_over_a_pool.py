@@ -95,7 +95,7 @@ def test_the_pool_is_shown_as_the_cluster_would_show_it() -> None:
     simulate([sim_tier(tier_spec(), traffic((300, 1)), startup=100.0)], script, Settings(gpus=2))
     shown = {now: view.pool for now, view in script.views.items()}
     assert (shown[75.0].ready, shown[75.0].unschedulable) == (1, 1)  # and the third one starts
-    assert shown[75.0].unschedulable_message == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    assert shown[75.0].unschedulable_message == "scheduler: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu"
     assert (shown[180.0].ready, shown[180.0].unschedulable) == (2, 1)
     assert [shown[now].resizing for now in (120.0, 135.0, 150.0)] == [False, True, False]
 

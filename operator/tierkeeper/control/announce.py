@@ -41,6 +41,7 @@ _FAILING = {
     ConditionReason.IMAGE_PULL.value: "image",
     ConditionReason.INVALID_IMAGE.value: "image",
     ConditionReason.CONTAINER_CONFIG.value: "configuration",
+    ConditionReason.CONTAINER_CREATE.value: "container",
     ConditionReason.UNSCHEDULABLE.value: "node",
     ConditionReason.QUOTA_EXCEEDED.value: "quota",
 }

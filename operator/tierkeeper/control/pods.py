@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +12,7 @@ from typing import Any
 
 from tierkeeper.api.conditions import ConditionReason
 from tierkeeper.ports import Object
+from tierkeeper.render.pod import CONTAINER
 
 
 class PodPhase(StrEnum):
@@ -25,6 +26,9 @@ class PodPhase(StrEnum):
     TERMINATING = "Terminating"
     GONE = "Gone"
     """Ended for good (evicted, rejected by a node); its ReplicaSet makes another one."""
+
+
+OPENS_A_GATE = "whoever set it opens it; see the queue and its quota"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,14 @@ class PodCensus:
         """The pod that explains best why the pool is short: a failing one before one without a node."""
         return next(iter(self.of(PodPhase.FAILING) + self.of(PodPhase.UNSCHEDULABLE)), None)
 
+    @property
+    def kept_from_a_node_by(self) -> str:
+        """The first such pod's cause, and whose it is: the scheduler's, or a gate's; empty where there is none."""
+        told = next((pod for pod in self.of(PodPhase.UNSCHEDULABLE) if pod.message), None)
+        if told is None:
+            return ""
+        return f"{told.message}: {OPENS_A_GATE}" if told.gated else f"scheduler: {told.message}"
+
 
 def take_census(pods: Iterable[Object], *, deployment: str, nudge_annotation: str) -> PodCensus:
     """Classify the pods that the Deployment owns; others of the same labels are left out.
@@ -143,7 +155,7 @@ def _view(pod: Object, nudge_annotation: str) -> PodView:
         hopeless=cause.hopeless,
         gated=phase is PodPhase.UNSCHEDULABLE and bool(_gates(pod)),
         lost=_lost(status),
-        unmade=_unmade(status),
+        unmade=_unmade(pod),
         startup_seconds=_startup_seconds(meta, status) if phase is PodPhase.READY else None,
         nudged=(meta.get("annotations") or {}).get(nudge_annotation, ""),
     )
@@ -166,17 +178,21 @@ def _lost(status: Mapping[str, Any]) -> bool:
     return bool(containers) and all(_was_ready(one, since) for one in containers)
 
 
-def _unmade(status: Mapping[str, Any]) -> bool:
+def _unmade(pod: Object) -> bool:
     """An init container that runs (a sidecar that does is ready) keeps the others waiting by itself."""
-    if any("running" in (one.get("state") or {}) and not one.get("ready") for one in _first(status)):
+    status = pod.get("status") or {}
+    if any("running" in (one.get("state") or {}) and not one.get("ready") for one in _first(pod)):
         return False
     waiting = [(one.get("state") or {}).get("waiting") or {} for one in status.get("containerStatuses") or ()]
     return any(one.get("reason") in ("ContainerCreating", "PodInitializing") for one in waiting)
 
 
-def _first(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Init containers that have their work still before them, and sidecars."""
-    return [one for one in status.get("initContainerStatuses") or () if not _done(one)]
+def _first(pod: Object) -> Sequence[Mapping[str, Any]]:
+    """Init containers that have their work still before them, and sidecars, whose work is never done."""
+    inits = (pod.get("spec") or {}).get("initContainers") or ()
+    sidecars = {one["name"] for one in inits if one.get("restartPolicy") == "Always"}
+    told = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    return [one for one in told if one["name"] in sidecars or not _done(one)]
 
 
 def _was_ready(container: Mapping[str, Any], since: str | None) -> bool:
@@ -200,7 +216,7 @@ def _classify(pod: Object) -> tuple[PodPhase, _Cause]:
     if status.get("phase") in ("Failed", "Succeeded"):
         return PodPhase.GONE, _Cause(None, _ended(meta, status), hopeless=False)
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-    containers = [*_first(status), *(status.get("containerStatuses") or ())]
+    containers = [*_first(pod), *(status.get("containerStatuses") or ())]
     if (cause := _first_trouble(containers, since=_ready_changed_at(status))) is not None:
         return PodPhase.FAILING, replace(cause, text=f"pod {meta['name']}: {cause.text}")
     if conditions.get("Ready", {}).get("status") == "True":
@@ -265,7 +281,19 @@ _PULL = (
 )
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*"(: \w+: )?')
 """What the kubelet puts before the cause while it pauses between two tries."""
-_CONFIG = ("CreateContainerConfigError", "CreateContainerError")
+_MISSING = re.compile(r"(secret|configmap) .*not found|couldn't find key", re.IGNORECASE)
+"""Of what keeps the kubelet from configuring a container: what a person has to create."""
+_UNMAKEABLE = (
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "PreCreateHookError",
+    "PreStartHookError",
+    "PostStartHookError",
+)
+_NOT_STARTED = ("StartError", "ContainerCannotRun")
+
+_NODE = "its node is to blame (container runtime, GPU driver), or spec.engine.image where every node says so"
+_NOT_OURS = "see whoever adds this container to the tier's pods"
 
 
 def _first_trouble(containers: Sequence[Mapping[str, Any]], *, since: str | None) -> _Cause | None:
@@ -284,22 +312,38 @@ def _first_trouble(containers: Sequence[Mapping[str, Any]], *, since: str | None
 
 
 def _waiting_trouble(container: Mapping[str, Any], waiting: Mapping[str, Any]) -> _Cause | None:
-    why, said, name = waiting.get("reason", ""), waiting.get("message", ""), container["name"]
+    why, said = waiting.get("reason", ""), waiting.get("message", "")
     if why in _PULL:  # said in the same words while the kubelet tries and while it pauses
         cause = _BACK_OFF.sub("", said) or f"cannot pull {container.get('image', '')}"
         remedy = "check spec.engine.image and spec.pod.imagePullSecrets"
-        return _Cause(ConditionReason.IMAGE_PULL, f"container {name}: {cause}; {remedy}")
+        if why == "ErrImageNeverPull":
+            remedy = "have the image on each node, or correct spec.engine.imagePullPolicy"
+        return _Cause(ConditionReason.IMAGE_PULL, _said(container, cause, remedy))
     if why == "InvalidImageName":
-        return _Cause(ConditionReason.INVALID_IMAGE, f"container {name}: {said}; correct spec.engine.image")
-    if why in _CONFIG:
+        return _Cause(ConditionReason.INVALID_IMAGE, _said(container, said, "correct spec.engine.image"))
+    if why == "CreateContainerConfigError" and _MISSING.search(said):
         remedy = "create it, or correct its name in the spec"
-        if "secret" in said:
+        if "secret" in said.lower():
             remedy += " (the model's token: spec.model.tokenSecretRef)"
-        return _Cause(ConditionReason.CONTAINER_CONFIG, f"container {name}: {said}; {remedy}")
-    if why in ("CrashLoopBackOff", "RunContainerError"):
-        loop = why == "CrashLoopBackOff" or container.get("restartCount", 0) > 0
-        return _crash(container, (container.get("lastState") or {}).get("terminated") or {}, loop=loop)
+        return _Cause(ConditionReason.CONTAINER_CONFIG, _said(container, said, remedy))
+    if why in _UNMAKEABLE:  # some of it passes: a runtime that is overloaded, a cache that is not filled yet
+        return _Cause(ConditionReason.CONTAINER_CREATE, _said(container, said or why, _NODE), hopeless=False)
+    last = (container.get("lastState") or {}).get("terminated")
+    if why == "CrashLoopBackOff":
+        return _crash(container, last or {}, loop=True)
+    if why == "RunContainerError":
+        refused = last or {"reason": "StartError", "message": said}
+        return _crash(container, refused, loop=container.get("restartCount", 0) > 0)
     return None
+
+
+def _said(container: Mapping[str, Any], cause: str, remedy: str) -> str:
+    """The kubelet's words and what to do: the spec says nothing of a container that a webhook adds."""
+    return f"container {container['name']}: {cause.rstrip('. ')}; {remedy if _ours(container) else _NOT_OURS}"
+
+
+def _ours(container: Mapping[str, Any]) -> bool:
+    return bool(container["name"] == CONTAINER)
 
 
 def _at_its_start(ended: Mapping[str, Any], since: str | None) -> bool:
@@ -320,9 +364,26 @@ def _crash(container: Mapping[str, Any], ended: Mapping[str, Any], *, loop: bool
     reason = _exit_reason(ended)
     if loop and reason is not ConditionReason.OUT_OF_MEMORY:
         reason = ConditionReason.CRASH_LOOP
-    more = "; read `kubectl logs --previous`" if loop else ""
-    text = f"container {container['name']} {_exit_text(ended).rstrip('.')}{more}"
-    return _Cause(reason, text, hopeless=loop)
+    text = f"container {container['name']} {_exit_text(container, ended).rstrip('.')}"
+    return _Cause(reason, "; ".join([text, *_after_an_end(container, ended, loop=loop)]), hopeless=loop)
+
+
+def _after_an_end(container: Mapping[str, Any], ended: Mapping[str, Any], *, loop: bool) -> Iterator[str]:
+    """Where to look. What never ran has no log; an engine that dies while it serves ends with code 0 and no word."""
+    ours = _ours(container)
+    if _not_started(ended):
+        yield _NODE if ours else _NOT_OURS
+    elif ours:
+        if loop or ended.get("exitCode") == 0:
+            yield "read `kubectl logs --previous`"
+    else:
+        if loop:
+            yield f"read `kubectl logs --previous -c {container['name']}`"
+        yield _NOT_OURS
+
+
+def _not_started(ended: Mapping[str, Any]) -> bool:
+    return ended.get("reason") in _NOT_STARTED
 
 
 def _exit_reason(ended: Mapping[str, Any]) -> ConditionReason:
@@ -331,10 +392,15 @@ def _exit_reason(ended: Mapping[str, Any]) -> ConditionReason:
     return ConditionReason.ENGINE_EXITED
 
 
-def _exit_text(ended: Mapping[str, Any]) -> str:
+def _exit_text(container: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
     if ended.get("reason") == "OOMKilled":
-        return "was killed for using more memory than spec.resources.memory allows (OOMKilled)"
+        limit = "spec.resources.memory allows" if _ours(container) else "its own limit"
+        return f"was killed for using more memory than {limit} (OOMKilled)"
     text = f"ended with exit code {ended.get('exitCode', 'unknown')}"
+    if _not_started(ended):
+        text = "could not be started"
+    elif ended.get("exitCode") == 0:
+        text += ", and is to run as long as its pod"
     last_words = next(reversed(str(ended.get("message") or "").strip().splitlines()), "")[:300]
     if _NO_ACCESS.search(str(ended.get("message") or "")):
         return f"{text}: no access to the model; check the token of spec.model.tokenSecretRef ({last_words})"

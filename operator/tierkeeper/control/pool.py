@@ -111,12 +111,11 @@ def pool_state(spec: TierSpec, view: PoolView, *, resizing: bool, contested: str
     ``contested``: who else sets the replicas though no autoscaler's mark is on them.
     """
     census = view.census
-    worst = next((pod.message for pod in census.pods if pod.message and pod.reason and "chedul" in pod.reason), "")
     return PoolState(
         current=view.levers,
         ready=census.ready,
         unschedulable=view.unschedulable,
-        unschedulable_message=view.quota or view.refused or worst,
+        unschedulable_message=(view.quota or view.refused or census.kept_from_a_node_by).rstrip("."),
         failing=census.failing,
         rolling_out=view.rolling_out,
         resizing=resizing,

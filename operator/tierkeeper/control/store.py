@@ -38,15 +38,23 @@ def project(kind: Kind, obj: Object) -> Object:
         case Kind.CONFIG_MAP:
             return kept | {"data": limit_data} if (limit_data := _limits(obj)) else kept
         case Kind.POD:
-            return kept | {"status": obj.get("status")}
+            # Its gates tell whether the scheduler is asked at all, its init containers which of them run on beside it.
+            spec = obj.get("spec") or {}
+            inits = [_of(one, "name", "restartPolicy") for one in spec.get("initContainers") or ()]
+            kept_spec = _of(spec, "schedulingGates") | {"initContainers": inits}
+            return kept | {"spec": kept_spec, "status": obj.get("status")}
         case _:
             return kept
 
 
-def _limits(obj: Object) -> dict[str, str]:
+def _limits(obj: Object) -> Object:
     """The live limits in a ConfigMap, if it holds any; the plugin's text is not kept."""
-    data = obj.get("data") or {}
-    return {name: data[name] for name in (MAX_NUM_SEQS_KEY, MAX_NUM_BATCHED_TOKENS_KEY) if name in data}
+    return _of(obj.get("data"), MAX_NUM_SEQS_KEY, MAX_NUM_BATCHED_TOKENS_KEY)
+
+
+def _of(part: Object | None, *names: str) -> Object:
+    """These fields of a part of an object, where it has them."""
+    return {name: part[name] for name in names if name in part} if part else {}
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tierkeeper.api.conditions import ConditionReason as Why
 from tierkeeper.api.conditions import ConditionType
 from tierkeeper.control.facts import Facts, reason_for
-from tierkeeper.control.pods import PodPhase, PodView
+from tierkeeper.control.pods import OPENS_A_GATE, PodPhase, PodView
 from tierkeeper.control.pool import PoolView
 from tierkeeper.control.resize import overdue
 from tierkeeper.control.snapshot import SOON_SECONDS
@@ -148,7 +148,7 @@ def _said(pod: PodView) -> str:
     if pod.reason is not Why.UNSCHEDULABLE:
         return pod.message
     if pod.gated:
-        return f"{pod.message}: whoever set it opens it; see the queue and its quota."
+        return f"{pod.message}: {OPENS_A_GATE}."
     said = _PREEMPTION.sub("", pod.message).rstrip(". ") or "No node has room"
     if "volume" in said.lower() and "Insufficient" not in said:
         return f"{said}: have the claim there and bound (`kubectl get pvc`), or correct spec.model.volumeClaim."

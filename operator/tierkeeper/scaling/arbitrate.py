@@ -217,7 +217,7 @@ def _give(now: float, claim: Claim, missing: int, taker: Claim) -> tuple[Claim, 
     current, freed = claim.pool.current.replicas, given * claim.gpus
     kept = min(_holding(claim), claim.decision.levers.replicas) - given
     number = count(current - kept, "replica")
-    message = f"{number} {current} → {kept} make room for {taker.spec.key}, which burns and finds no node"
+    message = f"{number} {current} → {kept} make room for {taker.spec.key}, which burns and has pods without a node"
     claim = claim.with_replicas(kept, Reason.YIELD_REPLICAS, message)
     recent = tuple(one for one in claim.memory.yielded if now - one[0] <= SHORT_SECONDS)
     return dataclasses.replace(claim, memory=evolve(claim.memory, yielded=(*recent, (now, freed)))), freed

@@ -170,8 +170,8 @@ def release_stuck(proposal: Proposal, ctx: Context) -> Proposal:
     if stuck is None or ctx.elapsed(stuck) < _unschedulable_limit(ctx) or left >= ctx.current.replicas:
         return proposal
     message = (
-        f"no node took {count(ctx.current.replicas - left, 'replica')} for {duration(_unschedulable_limit(ctx))}"
-        f"{_scheduler_says(ctx)}"
+        f"{count(ctx.current.replicas - left, 'replica')} got no node for {duration(_unschedulable_limit(ctx))}"
+        f"{_why_without_a_node(ctx)}"
     )
     limited = Limit(Reason.RELEASE_UNSCHEDULABLE, message)
     levers = proposal.levers.with_replicas(left)
@@ -182,8 +182,8 @@ def _unschedulable_limit(ctx: Context) -> float:
     return min(UNSCHEDULABLE_SECONDS, float(ctx.spec.rollout.startup_seconds))
 
 
-def _scheduler_says(ctx: Context) -> str:
-    return f" (scheduler: {ctx.pool.unschedulable_message})" if ctx.pool.unschedulable_message else ""
+def _why_without_a_node(ctx: Context) -> str:
+    return f" ({ctx.pool.unschedulable_message})" if ctx.pool.unschedulable_message else ""
 
 
 def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
@@ -191,13 +191,14 @@ def schedulable(proposal: Proposal, ctx: Context) -> Proposal:
     if not grows(proposal, ctx):
         return proposal
     if ctx.pool.unschedulable > 0:
-        message = (
-            f"{count(ctx.pool.unschedulable, 'replica')} found no node, no more are asked for{_scheduler_says(ctx)}"
-        )
+        has = "has" if ctx.pool.unschedulable == 1 else "have"
+        stuck = f"{count(ctx.pool.unschedulable, 'replica')} {has} no node"
+        message = f"{stuck}, no more are asked for{_why_without_a_node(ctx)}"
     elif ctx.elapsed(ctx.memory.released_at) < UNSCHEDULABLE_RETRY_SECONDS:
         message = (
-            f"the last added replicas found no node: {duration(UNSCHEDULABLE_RETRY_SECONDS)} must pass before more are "
-            "asked for; add nodes with free GPUs or lower another tier"
+            f"the last added replicas got no node: {duration(UNSCHEDULABLE_RETRY_SECONDS)} must pass before more are "
+            "asked for; add nodes with free GPUs (or quota, where a queue or the namespace has one), or lower another "
+            "tier"
         )
     else:
         return proposal

@@ -216,7 +216,7 @@ def drop_unschedulable(ctx: Context) -> Proposal | None:
     replicas = max(ctx.spec.scaling.replicas.min, ctx.current.replicas - ctx.pool.unschedulable)
     if ctx.pool.unschedulable <= 0 or replicas >= ctx.current.replicas:
         return None
-    why = f"they found no node and are not needed, {ctx.finding.cause}"
+    why = f"they have no node and are not needed, {ctx.finding.cause}"
     return Proposal(ctx.current.with_replicas(replicas), Reason.RELEASE_UNSCHEDULABLE, why)
 
 

@@ -44,6 +44,7 @@ class PoolState:
     ready: int
     unschedulable: int = 0
     unschedulable_message: str = ""
+    """What keeps them from a node, and who says so: "scheduler: 0/3 nodes are available"."""
     failing: int = 0
     """Pods that crash-loop, cannot pull or were rejected: not capacity, not in flight."""
     rolling_out: bool = False

@@ -352,13 +352,13 @@ def _engine_budget(spec: TierSpec) -> int:
 def _pool_state(member: _Member, *, resizing: bool) -> PoolState:
     """The pool by its pods, as ``control.pool`` derives it from the objects of a cluster."""
     counts = member.pool.counts()
-    resource = member.tier.spec.resources.gpu_resource_name
+    short = f"0/1 nodes are available: 1 Insufficient {member.tier.spec.resources.gpu_resource_name}"
     return PoolState(
         current=member.levers,
         ready=counts.ready,
         unschedulable=counts.unschedulable,
         startup_seconds=member.pool.startup_seconds(),
-        unschedulable_message=f"0/1 nodes are available: 1 Insufficient {resource}." if counts.unschedulable else "",
+        unschedulable_message=f"scheduler: {short}" if counts.unschedulable else "",
         resizing=resizing,
     )
 

@@ -12,7 +12,7 @@ from tierkeeper.slo.burn import CONTROL_WINDOWS, Windows
 from tierkeeper.slo.evaluate import evaluate, thresholds
 from tierkeeper.slo.model import Assessment, Sentence, SignalState, Sli, SloAssessment, Traffic
 from tierkeeper.slo.readings import Figures, Problem, Readings, value_problem
-from tierkeeper.slo.signals import SignalKind, Stat
+from tierkeeper.slo.signals import LARGEST, LEAST, SignalKind, Stat
 from tierkeeper.tier import Objective, TierKey
 
 SCRAPES_TO_FIRST_SAMPLES = 4
@@ -254,15 +254,15 @@ class _Tick:
         rates = map(dict.values, readings.rates.values())
         # Nearly always all is well, which this shows without a step in Python for each figure. A NaN fails it.
         everything = [*chain.from_iterable([*rates, *gauges.values()])]
-        if sum(everything) < inf and min(everything, default=0.0) >= 0.0:
+        if sum(everything) <= LARGEST and min(everything, default=0.0) >= 0.0:
             return None
         for kind, shown in gauges.items():
             for pod, value in zip(observed, shown, strict=True):
-                if not 0.0 <= value < inf:
+                if not 0.0 <= value <= LARGEST:
                     return value_problem(value, f"{kind} of pod {pod}")
         for signal, stats in readings.rates.items():
             for value in stats.values():
-                if not 0.0 <= value < inf:
+                if not 0.0 <= value <= LARGEST:
                     return value_problem(value, str(signal))
         return None
 
@@ -326,12 +326,13 @@ def _none_of(figures: Figures | None, pods: Sequence[str]) -> bool:
 
 def _single(figures: Figures | None) -> float:
     """The rate of a signal with one figure, 0 where it has no series."""
-    return (figures.get("") or 0.0) if figures else 0.0
+    rate = figures.get("", 0.0) if figures else 0.0
+    return rate if rate >= LEAST else 0.0
 
 
 def _mean(figures: Figures | None) -> float | None:
     """Sum over count of a signal with both; None where there is nothing to divide."""
-    if not figures or not (count := figures.get(_COUNT)):
+    if not figures or (count := figures.get(_COUNT, 0.0)) < LEAST:
         return None
     total = figures.get(_SUM)
     return None if total is None else total / count

@@ -8,6 +8,7 @@ from math import exp, inf, isclose, isinf, isnan, log
 from typing import NoReturn
 
 from tierkeeper.slo.model import Histogram, Quantile, Ratio
+from tierkeeper.slo.signals import LARGEST
 from tierkeeper.values import value
 
 ROUNDING = 1e-6
@@ -15,7 +16,7 @@ ROUNDING = 1e-6
 
 
 class MalformedError(ValueError):
-    """The figures are no histogram. ``reason`` is NotANumber, NotFinite or MalformedHistogram."""
+    """The figures are no histogram. ``reason`` is NotANumber, NotFinite, ImplausibleValue or MalformedHistogram."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -38,13 +39,14 @@ def from_columns(edges: Sequence[float], counts: Sequence[float], series: Sequen
     """A histogram from its edges (seconds, ascending, all different), the cumulative count at each, and how many
     series have it. Edges that some series lack are left out: their sums mean nothing.
 
-    Raises MalformedError where a count is no finite number, the bucket at infinity is missing, or counts fall.
+    Raises MalformedError where a count is no finite number or beyond LARGEST, the bucket at infinity is missing, or
+    counts fall.
     """
     if not edges or edges[-1] != inf:
         raise MalformedError("MalformedHistogram", "there is no bucket at +Inf, so the total is unknown")
     # Nearly always all is well, which this shows without a step in Python for each bucket. A NaN fails the sum.
     everywhere = series.count(series[-1]) == len(series) or min(series) >= series[-1]
-    if everywhere and counts[0] >= 0.0 and sum(counts) < inf and sorted(counts) == [*counts]:
+    if everywhere and counts[0] >= 0.0 and sum(counts) <= LARGEST and sorted(counts) == [*counts]:
         return Histogram(tuple(edges), tuple(counts))  # no copies: a tuple of a tuple is that tuple
     kept = dict(_repaired(edges, counts, series))
     return Histogram(tuple(kept), tuple(kept.values()))
@@ -56,7 +58,7 @@ def _repaired(
     """Edges and counts one by one: refused with the reason, or with their rounding forgiven."""
     floor, least = 0.0, series[-1]
     for edge, count, having in zip(edges, counts, series, strict=True):
-        if not -ROUNDING <= count < inf:
+        if not -ROUNDING <= count <= LARGEST:
             _refuse_count(edge, count)
         if having < least:
             continue
@@ -64,17 +66,24 @@ def _repaired(
             floor = count
         elif count < floor - ROUNDING * max(floor, 1.0):
             raise MalformedError(
-                "MalformedHistogram", f"the bucket at {edge:g} s counts {count:g}, less than {floor:g} below it"
+                "MalformedHistogram", f"the bucket at {_edge(edge)} counts {count:g}, less than {floor:g} below it"
             )
         yield edge, floor
 
 
 def _refuse_count(le: float, count: float) -> NoReturn:
+    bucket = f"the bucket at {_edge(le)}"
     if isnan(count):
-        raise MalformedError("NotANumber", f"the bucket at {le:g} s is NaN")
+        raise MalformedError("NotANumber", f"{bucket} is NaN")
     if isinf(count):
-        raise MalformedError("NotFinite", f"the bucket at {le:g} s is {'+Inf' if count > 0 else '-Inf'}")
-    raise MalformedError("MalformedHistogram", f"the bucket at {le:g} s counts {count:g}, below zero")
+        raise MalformedError("NotFinite", f"{bucket} is {'+Inf' if count > 0 else '-Inf'}")
+    if count > LARGEST:
+        raise MalformedError("ImplausibleValue", f"{bucket} counts {count:g}, more than any pool can")
+    raise MalformedError("MalformedHistogram", f"{bucket} counts {count:g}, below zero")
+
+
+def _edge(le: float) -> str:
+    return "+Inf" if le == inf else f"{le:g} s"
 
 
 def top_finite_edge(histogram: Histogram) -> float | None:

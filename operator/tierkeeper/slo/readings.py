@@ -13,6 +13,7 @@ from tierkeeper.slo.histogram import ErrorRatio, MalformedError, error_ratio, fr
 from tierkeeper.slo.model import Histogram, Sample, Sli, WindowSli
 from tierkeeper.slo.signals import (
     FAMILY_LABEL,
+    LARGEST,
     REQUEST_TPOT_FAMILY,
     STAT_LABEL,
     TPOT_FAMILIES,
@@ -40,7 +41,8 @@ FAMILIES: Mapping[Sli, tuple[str, ...]] = {Sli.TTFT: TTFT_FAMILIES, Sli.TPOT: TP
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A figure that cannot be used. ``reason`` is NotANumber, NotFinite, NegativeValue or MalformedHistogram."""
+    """A figure that cannot be used. ``reason`` is NotANumber, NotFinite, NegativeValue, ImplausibleValue or
+    MalformedHistogram."""
 
     reason: str
     message: str
@@ -264,13 +266,15 @@ def join(answers: Mapping[Signal, Mapping[TierKey, Share]]) -> dict[TierKey, Rea
 
 
 def value_problem(value: float, what: str) -> Problem | None:
-    """Why a gauge or rate cannot be used, or None where it can: a finite number that is not negative."""
+    """Why a gauge or rate cannot be used, or None where it can: a number from zero to LARGEST."""
     if isnan(value):
         return Problem("NotANumber", f"{what} is NaN")
     if isinf(value):
         return Problem("NotFinite", f"{what} is {'+Inf' if value > 0 else '-Inf'}")
     if value < 0:
         return Problem("NegativeValue", f"{what} is {value:g}")
+    if value > LARGEST:
+        return Problem("ImplausibleValue", f"{what} is {value:g}, more than any pool can show")
     return None
 
 
@@ -305,7 +309,7 @@ def _in_columns(stats: Mapping[str, Figures]) -> Histogram | None:
 def _added_up(families: Sequence[Mapping[str, Figures]]) -> Histogram:
     """Add up what has the same edge: "1" and "1.0" are one, and so are the halves of a family under two names.
 
-    Raises MalformedError where an edge is no number, or where the figures are no histogram.
+    Raises MalformedError where an edge is no latency, or where the figures are no histogram.
     """
     by_count, by_series = _by_edge(families, Stat.SUM), _by_edge(families, Stat.SERIES)
     edges = tuple(sorted(by_count.keys() | by_series.keys()))
@@ -332,11 +336,11 @@ def _by_edge(families: Iterable[Mapping[str, Figures]], stat: Stat) -> dict[floa
 
 @lru_cache(maxsize=1024)
 def _le(text: str) -> float:
-    """A bucket's edge in seconds. Raises MalformedError where it is no number."""
+    """A bucket's edge in seconds. Raises MalformedError where it is no number, or none that a latency can be."""
     try:
         le = float(text)
     except ValueError:
         le = nan
-    if isnan(le):
-        raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no number")
+    if not (0.0 <= le <= LARGEST or le == inf):
+        raise MalformedError("MalformedHistogram", f"a bucket has le={text!r}, which is no latency")
     return le

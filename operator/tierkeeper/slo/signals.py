@@ -27,6 +27,10 @@ FAMILY_LABEL = "family"
 STAT_LABEL = "stat"
 """Label that our queries add: which figure of one signal a sample is, one of ``Stat``."""
 
+LARGEST, LEAST = 1e15, 1e-9
+"""No pool shows more than the one, of whatever it is: a million tokens a second for thirty years. A rate below the
+other, one in thirty years, is none. Figures between the two can be multiplied and divided without end or surprise."""
+
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_LABELS = frozenset(
     {"__name__", "engine", "model_name", "finished_reason", "reason", "le", FAMILY_LABEL, STAT_LABEL}
