@@ -143,12 +143,15 @@ def test_one_busy_moment_in_the_window_keeps_the_replicas():
     assert story.levers.replicas == 1
 
 
-def test_few_requests_are_no_evidence_where_the_survivors_would_be_fuller_than_half():
-    story = Story(tier(window=60), replicas=2)
-    story.calm(running=9, requests_5m=399).pass_time(300)
+@pytest.mark.parametrize(("ratio", "enough"), [(0.9, 40), (0.99, 400), (0.999, 4000)])
+def test_few_requests_are_no_evidence_where_the_survivors_would_be_fuller_than_half(ratio, enough):
+    spec = tier(window=60)
+    story = Story(dataclasses.replace(spec, objective=dataclasses.replace(spec.objective, ratio=ratio)), replicas=2)
+    story.calm(running=9, requests_5m=enough - 1).pass_time(300)
     assert story.levers.replicas == 2
     assert story.decisions[-1].reason is Reason.HOLD_EVIDENCE
-    story.calm(running=9, requests_5m=400).tick()
+    assert f"{enough} requests within budget" in story.decisions[-1].message
+    story.calm(running=9, requests_5m=enough).tick()
     assert story.levers.replicas == 1
 
 

@@ -18,7 +18,7 @@ GROW_FACTOR = 2
 #: 2 replicas at 70 % would leave one at 140 %, and 2 at 35 % one at 70 %.
 SHRINK_UTILIZATION = 0.7
 
-#: Fullness up to which gauges alone prove a shrink harmless, without 400 requests of evidence: every second slot of the
+#: Fullness up to which gauges alone prove a shrink harmless, without evidence by requests: every second slot of the
 #: survivors stays empty.
 PROVEN_UTILIZATION = 0.5
 
@@ -27,9 +27,9 @@ PROVEN_UTILIZATION = 0.5
 STRAIN_SHARE = 0.8
 STRAIN_SECONDS = 3600.0
 
-#: Zero misses in 300 requests still allow an error ratio of 1.26 %, in 500 of 0.76 % (Wilson 95 %): about 400 are
-#: needed before a P99 objective is known to hold.
-EVIDENCE_REQUESTS = 400.0
+#: So many misses must be due before none of them shows that an objective holds: 4 are due in 400 requests at 99 %, and
+#: zero in 400 allow an error ratio of 0.95 % (Wilson 95 %), in 300 one of 1.26 %; zero in 40 allow 8.8 % of the 10 %.
+EVIDENCE_MISSES = 4.0
 
 
 def replicas_for_load(ctx: Context, *, cap: int) -> int:
@@ -72,11 +72,17 @@ def proven_by_gauges(ctx: Context, *, replicas: int) -> bool:
     )
 
 
+def evidence_requests(ctx: Context) -> int:
+    """Requests without a miss that show the objective to hold: 400 at 99 %, 4,000 at 99.9 %."""
+    objective = ctx.spec.objective
+    return math.ceil(round(EVIDENCE_MISSES / objective.error_budget, 6)) if objective is not None else 0
+
+
 def proven_by_requests(ctx: Context) -> bool:
     """Enough requests in the last five minutes, and within budget even by the pessimistic reading."""
     return (
         bool(ctx.assessment.slos)
-        and ctx.traffic.requests_5m >= EVIDENCE_REQUESTS
+        and ctx.traffic.requests_5m >= evidence_requests(ctx)
         and all(
             (window := slo.window(300)) is not None and window.burn.upper <= 1.0 for slo in ctx.assessment.slos.values()
         )

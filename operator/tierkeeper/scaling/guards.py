@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tierkeeper.scaling.capacity import proven_by_gauges, proven_by_requests
+from tierkeeper.scaling.capacity import evidence_requests, proven_by_gauges, proven_by_requests
 from tierkeeper.scaling.context import SETTLE_WINDOW_SECONDS, Context, Proposal
 from tierkeeper.scaling.levers import hold, lowered
 from tierkeeper.scaling.memory import DRAIN_LOOK_SECONDS, in_flight
@@ -135,7 +135,7 @@ def _may_turn(ctx: Context) -> bool:
 
 
 def evidence(proposal: Proposal, ctx: Context) -> Proposal:
-    """A shrink under load needs 400 requests within budget, or gauges that prove it harmless."""
+    """A shrink under load needs enough requests within budget, or gauges that prove it harmless."""
     if proposal.reason is not Reason.SCALE_DOWN or proven_by_gauges(ctx, replicas=proposal.levers.replicas):
         return proposal
     if ctx.budget_frozen and ctx.plan is None:
@@ -143,7 +143,8 @@ def evidence(proposal: Proposal, ctx: Context) -> Proposal:
         return keep_replicas(proposal, ctx, reason=Reason.HOLD_BUDGET_FROZEN, message=message)
     if proven_by_requests(ctx):
         return proposal
-    message = "may shrink on 400 requests within budget in 5 min, or once half of the survivors' slots would stay empty"
+    needed = count(evidence_requests(ctx), "request")
+    message = f"may shrink on {needed} within budget in 5 min, or once half of the survivors' slots would stay empty"
     return keep_replicas(proposal, ctx, reason=Reason.HOLD_EVIDENCE, message=message)
 
 
