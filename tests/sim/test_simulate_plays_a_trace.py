@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tierkeeper.cli import main
-from tierkeeper.cli.simulation import default_tier
+from tierkeeper.cli.simulation.tiers import default_tier
 from tierkeeper.sim.profiles import PROFILES
 
 TIER = """\
@@ -81,18 +81,31 @@ def test_a_rate_curve_is_played_by_a_law(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "said"),
     [
         (["--policy", "best"], "--policy 'best' is not known: give one of tierkeeper, static, hpa"),
-        (["--profile", "900b"], "profile '900b': neither a file nor a known name"),
-        (["--start-up", "-5"], "startup.median_seconds: -5.0 must be 0 or more"),
         (["--law", "gamma:2"], "--law and --where are for the format rate"),
-        (["--where", "kind"], "--where kind: write COLUMN=TEXT"),
-        (["--replicas", "99"], "--replicas 99 is outside the tier's 1 to 64"),
-        (["--replicas", "0"], "--replicas 0 is outside the tier's 1 to 64"),
-        (["--gpus", "1", "--replicas", "3"], "gpus: 1 are fewer than the 6 that the tiers start with"),
+        (["--law", "pareto"], "--law: arrival law 'pareto': write poisson, gamma:CV or weibull:SHAPE"),
+        (["--replicas", "99"], "--replicas 99 is outside default's spec.scaling.replicas; give 1 to 64"),
+        (["--gpus", "5", "--replicas", "3"], "need 6 at the start; give --gpus 6 or more, or --replicas 2 or fewer"),
+        (["--gpus", "1"], "--gpus 1: 1 replica of default need 2 at the start; give --gpus 2 or more"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_in_a_sentence(
+    trace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert simulate("--trace", trace, "--format", "azure", *arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--profile", "900b"], "profile '900b': neither a file nor a known name"),
         (["--tier", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
         (["--json", "/nowhere/run.json"], "/nowhere/run.json: cannot be written"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(
+def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(
     trace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert simulate("--trace", trace, "--format", "azure", *arguments) == 1
@@ -107,13 +120,6 @@ def test_a_bad_line_is_named_with_its_column(trace: Path, capsys: pytest.Capture
     assert "trace.csv, line 2, column ContextTokens" in capsys.readouterr().err
 
 
-def test_a_file_of_several_tiers_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tiers = tmp_path / "tiers.yaml"
-    tiers.write_text(f"{TIER}---\n{TIER.replace('gold', 'silver')}")
-    assert simulate("--trace", trace, "--format", "azure", "--tier", tiers) == 1
-    assert "holds 2 ServiceTiers: give a file with one" in capsys.readouterr().err
-
-
 def test_an_invalid_tier_is_refused_by_field(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tier = tmp_path / "gold.yaml"
     tier.write_text(TIER.replace("mode: Auto", "mode: Fast"))
@@ -124,7 +130,9 @@ def test_an_invalid_tier_is_refused_by_field(trace: Path, tmp_path: Path, capsys
 def test_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--help") == 0
     out = capsys.readouterr().out
-    assert "tierkeeper simulate --trace AzureLLMInferenceTrace_conv.csv --format azure --report hour.html" in out
+    assert (
+        "tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --report hour.html" in out
+    )
     assert "t_s, rate_rps" in out
 
 

@@ -16,16 +16,22 @@ scrape old. Prints what was promised, what was kept, and what it cost.
 """
 
 EXAMPLES = """\
-examples:
+examples, from the folder of the repository:
   An hour of an Azure LLM inference trace, with a page of plots and every decision with its reason:
-    tierkeeper simulate --trace AzureLLMInferenceTrace_conv.csv --format azure --report hour.html
+    tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --report hour.html
 
   The same at three times the rate, for your own tier, with replicas that take five minutes to start:
-    tierkeeper simulate --trace conv.csv --format azure --scale 3 --tier gold.yaml --start-up 300
+    tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --scale 3 \\
+        --tier examples/gold.yaml --profile 8b-h100 --start-up 300
 
-  A rate curve (columns t_s, rate_rps) with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
-    tierkeeper simulate --trace week.csv --format rate --law gamma:1.5 --profile 70b-4xh100 --gpus 64 \\
-        --policy tierkeeper --policy hpa --json week.json
+  Platinum and Batch share six GPUs, by their priorities; the first trace belongs to the first tier, and so on:
+    tierkeeper simulate --format azure --profile 8b-a100 --gpus 6 \\
+        --trace bench/policy/data/azure2023_conv.csv.gz --scale 2 --tier examples/platinum.yaml \\
+        --trace e2e/data/azure2023_conv_excerpt.csv --scale 4 --tier examples/batch.yaml
+
+  Two weeks of a rate curve with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
+    tierkeeper simulate --trace bench/policy/data/servegen_m-large_rate.csv.gz --format rate --law gamma:1.5 \\
+        --scale 0.1 --profile 70b-4xh100 --gpus 64 --policy tierkeeper --policy hpa --json weeks.json
 
 formats:
   azure     TIMESTAMP, ContextTokens, GeneratedTokens     one request a line
@@ -34,36 +40,68 @@ formats:
 """
 
 
+class OptionError(Exception):
+    """An option that cannot be; the text names it, its value and what to give."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    traffic = parser.add_argument_group("traffic")
-    traffic.add_argument("--trace", required=True, metavar="FILE", help="who asks, and when")
-    traffic.add_argument("--format", required=True, choices=("azure", "mooncake", "rate"), help="what FILE is")
-    traffic.add_argument("--scale", type=float, default=1.0, metavar="N", help="play it at N times its rate (1)")
+    traffic = parser.add_argument_group(
+        "traffic", "One --trace for each tier, in the tiers' order; the other options once for all, or once a trace."
+    )
+    traffic.add_argument("--trace", required=True, action="append", metavar="FILE", help="who asks, and when")
     traffic.add_argument(
-        "--law", default="poisson", metavar="LAW", help="arrivals of a rate curve: poisson, gamma:CV, weibull:SHAPE"
+        "--format",
+        required=True,
+        action="append",
+        choices=("azure", "mooncake", "rate"),
+        help="what the trace is",
+    )
+    traffic.add_argument("--scale", type=float, action="append", metavar="N", help="play it at N times its rate (1)")
+    traffic.add_argument(
+        "--law",
+        action="append",
+        metavar="LAW",
+        help="arrivals of a rate curve: poisson (default), gamma:CV, weibull:SHAPE",
     )
     traffic.add_argument(
-        "--where", action="append", default=[], metavar="COLUMN=TEXT", help="pick one series of a file with several"
+        "--where",
+        action="append",
+        default=[],
+        metavar="COLUMN=TEXT",
+        help="pick one series of rate files with several; again for another column",
     )
-    pool = parser.add_argument_group("pool")
+    pool = parser.add_argument_group("pools", "--gpus is for all tiers, the rest as above.")
     pool.add_argument(
         "--tier",
+        action="append",
         metavar="TIER.yaml",
-        help="a file with one ServiceTier; without it a usual one that the profile can keep",
+        help="a file with one or more ServiceTiers; without it a usual one that the profile can keep",
     )
     pool.add_argument(
         "--profile",
-        default=DEFAULT_PROFILE,
+        action="append",
         metavar="NAME|FILE",
-        help=f"what a replica can do: {', '.join(PROFILES)}, or your own YAML (%(default)s)",
+        help=f"what a replica can do: {', '.join(PROFILES)}, or your own YAML ({DEFAULT_PROFILE})",
     )
     pool.add_argument(
-        "--start-up", type=float, default=120.0, metavar="SECONDS", help="from a pod scheduled to Ready, median (120)"
+        "--start-up",
+        type=float,
+        action="append",
+        metavar="SECONDS",
+        help="from a pod scheduled to Ready, median (120)",
     )
-    pool.add_argument("--replicas", type=int, metavar="N", help="with how many it starts (what the first minutes need)")
-    pool.add_argument("--gpus", type=int, metavar="N", help="GPUs there are (as many as asked for)")
+    pool.add_argument(
+        "--replicas",
+        type=int,
+        action="append",
+        metavar="N",
+        help="with how many it starts (what the first minutes need, where there are GPUs for it)",
+    )
+    pool.add_argument(
+        "--gpus", type=int, metavar="N", help="GPUs that the tiers share by priority (as many as asked for)"
+    )
     run = parser.add_argument_group("run")
     run.add_argument(
         "--policy",
@@ -78,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run and print. Exit code 1 for a file or a value that cannot be used, or a missing extra."""
+    """Run and print. Exit code 1 for a file that cannot be used or a missing extra, 2 for an option that cannot be."""
     try:
         from tierkeeper.cli.simulation import run  # here, because only this command needs the extra
     except ModuleNotFoundError as error:
@@ -86,4 +124,8 @@ def execute(arguments: argparse.Namespace) -> int:
             raise
         print(f"tierkeeper simulate needs {error.name}: pip install 'tierkeeper[sim]'", file=sys.stderr)
         return 1
-    return run(arguments)
+    try:
+        return run(arguments)
+    except OptionError as error:
+        print(f"tierkeeper simulate: {error}", file=sys.stderr)
+        return 2

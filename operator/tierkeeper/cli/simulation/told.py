@@ -1,0 +1,85 @@
+"""What a run shows on the terminal: the table, and a word on what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tierkeeper.sim.loop import SimTier
+from tierkeeper.sim.model import Status
+from tierkeeper.sim.record import Run, TierRun
+from tierkeeper.sim.report import COLUMNS, cells, duration, promise
+from tierkeeper.sim.score import score
+from tierkeeper.slo.messages import count
+
+LOOK_SECONDS = 6.0
+"""Pages are scraped at three moments of 15 s, give or take 0.2 s: each tick follows one of them."""
+
+
+def show(runs: Sequence[Run], tiers: Sequence[SimTier]) -> None:
+    """Say what was played, and print the figures of every run and tier."""
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for tier in tiers:
+        console.print(_about(tier, runs[0].seconds, named=len(tiers) > 1), highlight=False, soft_wrap=True)
+    if runs[0].gpus is not None:
+        console.print(f"{count(runs[0].gpus, 'GPU')} in all", highlight=False)
+    table = Table()
+    for number, (name, _) in enumerate(COLUMNS):
+        table.add_column(name, justify="right" if number else "left")
+    for one in runs:
+        for part in one.tiers.values():
+            table.add_row(*cells(one, part, score(one, part)))
+    console.print(table)
+
+
+def _about(tier: SimTier, seconds: float, *, named: bool) -> str:
+    spec = tier.spec
+    asked = f"{len(tier.requests):,} requests in {duration(seconds)}"
+    return "; ".join(
+        (
+            f"{spec.key.name} (priority {spec.priority}): {asked}" if named else asked,
+            promise(spec),
+            tier.config.profile.name,
+            f"starts with {count(tier.start.replicas, 'replica')}" if tier.start is not None else "",
+        )
+    )
+
+
+def check(runs: Sequence[Run]) -> None:
+    """Say where a run breaks Little's law: its figures are then worth nothing."""
+    for one in runs:
+        for tier in one.tiers.values():
+            if wrong := miscounted(tier):
+                print(
+                    f"tierkeeper simulate: at {wrong} of {len(tier.series.at)} ticks under {one.policy} there were"
+                    " not as many requests in the pool as had come and not gone (Little's law): a fault of the"
+                    " simulator, please report it",
+                    file=sys.stderr,
+                )
+
+
+def miscounted(tier: TierRun) -> int:
+    """At how many ticks the requests that the pool showed are not those that had arrived and not ended.
+
+    Where there is none, the mean number of requests is their rate times their mean time in the pool, as exactly as
+    ticks can tell. The pool was looked at some time in the ``LOOK_SECONDS`` before a tick, so every number that there
+    was in between is right. Cut requests have no end: a run with such counts as right.
+    """
+    outcome, arrival = tier.outcome, tier.requests.arrival
+    if (outcome.status == Status.CUT).any():
+        return 0
+    ended = np.where(outcome.status == Status.REJECTED, arrival, outcome.finish)
+    ended = ended[np.isfinite(ended)]
+    times = np.concatenate([arrival, ended])
+    order = np.argsort(times, kind="stable")
+    steps = np.concatenate([np.ones(len(arrival)), -np.ones(len(ended))])[order]
+    present = np.concatenate([[0], np.cumsum(steps)])
+    first = np.searchsorted(times[order], tier.series.at - LOOK_SECONDS, side="left")
+    last = np.searchsorted(times[order], tier.series.at, side="right")
+    spans = (present[begin : end + 1] for begin, end in zip(first, last, strict=True))
+    shown = zip(spans, tier.series.in_system, strict=True)
+    return sum(not span.min() <= counted <= span.max() for span, counted in shown)
