@@ -102,7 +102,6 @@ def test_an_option_that_cannot_be_is_refused_in_a_sentence(
     [
         (["--profile", "900b"], "profile '900b': neither a file nor a known name"),
         (["--tier", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
-        (["--json", "/nowhere/run.json"], "/nowhere/run.json: cannot be written"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(

@@ -24,10 +24,10 @@ examples, from the folder of the repository:
     tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --scale 3 \\
         --tier examples/gold.yaml --profile 8b-h100 --start-up 300
 
-  Platinum and Batch share six GPUs, by their priorities; the first trace belongs to the first tier, and so on:
-    tierkeeper simulate --format azure --profile 8b-a100 --gpus 6 \\
-        --trace bench/policy/data/azure2023_conv.csv.gz --scale 2 --tier examples/platinum.yaml \\
-        --trace e2e/data/azure2023_conv_excerpt.csv --scale 4 --tier examples/batch.yaml
+  Platinum and Batch share five GPUs, by their priorities; the first trace belongs to the first tier, and so on:
+    tierkeeper simulate --format azure --scale 1.5 --profile 8b-a100 --gpus 5 \\
+        --trace bench/policy/data/azure2023_conv.csv.gz --tier examples/platinum.yaml \\
+        --trace bench/policy/data/azure2023_conv.csv.gz --tier examples/batch.yaml
 
   Two weeks of a rate curve with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
     tierkeeper simulate --trace bench/policy/data/servegen_m-large_rate.csv.gz --format rate --law gamma:1.5 \\

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from tierkeeper.cli.plan import PlanError
 from tierkeeper.cli.simulate import OptionError
-from tierkeeper.cli.simulation.files import FileError, write
+from tierkeeper.cli.simulation.files import FileError, check_outputs, write
 from tierkeeper.cli.simulation.tiers import parts, sim_tiers
 from tierkeeper.cli.simulation.told import check, show
 from tierkeeper.sim.loop import ImpossibleRunError, Settings, SimTier, simulate
@@ -22,6 +22,7 @@ from tierkeeper.sim.record import Run
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, print, write. Exit code 1 where a file cannot be used. Raises OptionError."""
+    check_outputs(arguments)
     try:
         try:
             played = parts(arguments)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic.alias_generators import to_camel
 
+from tierkeeper.cli.simulate import OptionError
 from tierkeeper.sim.record import Run, TierRun
 from tierkeeper.sim.report import report
 from tierkeeper.sim.score import inversion_seconds, score
@@ -21,6 +22,42 @@ from tierkeeper.sim.score import inversion_seconds, score
 
 class FileError(Exception):
     """A file that cannot be used; the text says which, why and what to do."""
+
+
+def check_outputs(arguments: argparse.Namespace) -> None:
+    """Before the run: that what is asked for can be written, and over nothing that is read. Raises OptionError."""
+    outputs = [(f"--{name}", file) for name in ("json", "report") if (file := getattr(arguments, name))]
+    taken = [(f"--{name}", file) for name in ("trace", "tier", "profile") for file in getattr(arguments, name) or []]
+    for option, file in outputs:
+        for other, read in taken:
+            if _same(file, read):
+                raise OptionError(f"{option} {file} is what {other} names, and would be overwritten; give another file")
+        _check_writable(option, file)
+        taken.append((option, file))
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two paths are one file, by name or by a link."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:  # one of them is not there
+        return Path(one).resolve() == Path(other).resolve()
+
+
+def _check_writable(option: str, file: str) -> None:
+    if file == "-":
+        raise OptionError(f"{option} -: standard output has the table; give a file")
+    path = Path(file)
+    if not path.parent.is_dir():
+        raise OptionError(f"{option} {file}: the folder {path.parent} does not exist; create it or give another")
+    there = path.exists()
+    try:
+        with path.open("ab", buffering=0) as stream:
+            stream.write(b"")  # a full device says so
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise OptionError(f"{option} {file}: cannot be written: {error.strerror}; give another path") from error
 
 
 def write(runs: Sequence[Run], arguments: argparse.Namespace, *, title: str) -> None:
