@@ -81,7 +81,7 @@ def test_a_rate_curve_is_played_by_a_law(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "said"),
     [
         (["--policy", "best"], "--policy 'best' is not known: give one of tierkeeper, static, hpa"),
-        (["--law", "gamma:2"], "--law and --where are for the format rate"),
+        (["--law", "gamma:2"], "--law and --where are for traces of format rate"),
         (["--law", "pareto"], "--law: arrival law 'pareto': write poisson, gamma:CV or weibull:SHAPE"),
         (["--replicas", "99"], "--replicas 99 is outside default's spec.scaling.replicas; give 1 to 64"),
         (["--gpus", "5", "--replicas", "3"], "need 6 at the start; give --gpus 6 or more, or --replicas 2 or fewer"),
@@ -95,6 +95,41 @@ def test_an_option_that_cannot_be_is_refused_in_a_sentence(
     error = capsys.readouterr().err
     assert said in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("--seed", "-1", "give a whole number from 0 on"),
+        ("--seed", "1.5", "give a whole number from 0 on"),
+        ("--scale", "-1", "give a number, more than 0"),
+        ("--scale", "0", "give a number, more than 0"),
+        ("--scale", "nan", "give a number, more than 0"),
+        ("--scale", "inf", "give a number, more than 0"),
+        ("--scale", "twice", "give a number, more than 0"),
+        ("--start-up", "-5", "give a number, seconds from 0 on"),
+        ("--start-up", "inf", "give a number, seconds from 0 on"),
+        ("--replicas", "0", "give a whole number from 1 on"),
+        ("--gpus", "0", "give a whole number from 1 on"),
+        ("--where", "kind", "write COLUMN=TEXT"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_option(
+    trace: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, wanted: str
+) -> None:
+    assert simulate("--trace", trace, "--format", "azure", f"{option}={value}") == 2
+    usage, *error = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: tierkeeper simulate --trace FILE")
+    assert error == [f"tierkeeper simulate: error: argument {option}: {value!r} cannot be; {wanted}"]
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_the_command(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate("--trace", trace, "--format", "azure", "--speed", "3") == 2
+    error = capsys.readouterr().err
+    assert "usage: tierkeeper simulate --trace FILE" in error
+    assert "tierkeeper simulate: error: unrecognized arguments: --speed 3" in error
 
 
 @pytest.mark.parametrize(

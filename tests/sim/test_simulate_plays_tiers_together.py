@@ -118,7 +118,7 @@ def test_an_option_is_for_all_or_one_a_trace(folder: Path) -> None:
             "--gpus 1: 1 replica of high and 1 replica of low need 2 at the start; give --gpus 2 or more\n",
         ),
         (["--tier", "both.yaml", "--gpus", "3", "--replicas", "2"], "give --gpus 4 or more, or fewer --replicas"),
-        (["--tier", "both.yaml", "--law", "gamma:2"], "--law and --where are for the format rate"),
+        (["--tier", "both.yaml", "--law", "gamma:2"], "--law and --where are for traces of format rate"),
     ],
 )
 def test_what_does_not_belong_together_says_how_many_there_are_and_are_wanted(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from collections.abc import Callable
 
 from tierkeeper.sim.profiles import DEFAULT_PROFILE, PROFILES
 
@@ -47,6 +49,7 @@ class OptionError(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    parser.usage = "%(prog)s --trace FILE --format FORMAT [option ...]   (-h tells them)"
     traffic = parser.add_argument_group(
         "traffic", "One --trace for each tier, in the tiers' order; the other options once for all, or once a trace."
     )
@@ -58,7 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("azure", "mooncake", "rate"),
         help="what the trace is",
     )
-    traffic.add_argument("--scale", type=float, action="append", metavar="N", help="play it at N times its rate (1)")
+    traffic.add_argument(
+        "--scale",
+        type=_number("more than 0", above=0.0),
+        action="append",
+        metavar="N",
+        help="play it at N times its rate (1)",
+    )
     traffic.add_argument(
         "--law",
         action="append",
@@ -67,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     traffic.add_argument(
         "--where",
+        type=_pair,
         action="append",
         default=[],
         metavar="COLUMN=TEXT",
@@ -87,20 +97,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pool.add_argument(
         "--start-up",
-        type=float,
+        type=_number("seconds from 0 on", least=0.0),
         action="append",
         metavar="SECONDS",
         help="from a pod scheduled to Ready, median (120)",
     )
     pool.add_argument(
         "--replicas",
-        type=int,
+        type=_whole(1),
         action="append",
         metavar="N",
         help="with how many it starts (what the first minutes need, where there are GPUs for it)",
     )
     pool.add_argument(
-        "--gpus", type=int, metavar="N", help="GPUs that the tiers share by priority (as many as asked for)"
+        "--gpus", type=_whole(1), metavar="N", help="GPUs that the tiers share by priority (as many as asked for)"
     )
     run = parser.add_argument_group("run")
     run.add_argument(
@@ -110,9 +120,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tierkeeper (default), static, or a peer: hpa, keda, kpa, apa, llm-d, wva, dynamo; "
         "give the option again to compare",
     )
-    run.add_argument("--seed", type=int, default=0, metavar="N", help="of everything that is drawn (0)")
+    run.add_argument("--seed", type=_whole(0), default=0, metavar="N", help="of everything that is drawn (0)")
     run.add_argument("--json", metavar="FILE", help="write figures, series and decisions")
     run.add_argument("--report", metavar="FILE.html", help="write one page with plots and every decision")
+
+
+def _number(wanted: str, *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value) and value >= least and value > above:
+            return value
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be; give a number, {wanted}")
+
+    return read
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value >= least:
+            return value
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be; give a whole number from {least} on")
+
+    return read
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be; write COLUMN=TEXT")
+    return name, value
 
 
 def execute(arguments: argparse.Namespace) -> int:

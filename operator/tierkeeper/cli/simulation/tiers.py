@@ -82,13 +82,15 @@ def parts(arguments: argparse.Namespace) -> list[Part]:
         )
     ]
     if (arguments.law or arguments.where) and all(part.form != "rate" for part in found):
-        raise OptionError("--law and --where are for the format rate; a request trace has its own arrivals")
+        raise OptionError(
+            "--law and --where are for traces of format rate; others have their own arrivals: leave them out"
+        )
     return found
 
 
 def sim_tiers(arguments: argparse.Namespace, played: Sequence[Part]) -> list[SimTier]:
     """The tiers of a run, in the order of their traces."""
-    where = dict(_pair(text) for text in arguments.where)
+    where = dict(arguments.where)
     traffic = [_requests(part, seed=arguments.seed + place, where=where) for place, part in enumerate(played)]
     specs = _specs(arguments.tier, played, traffic)
     found = []
@@ -104,13 +106,6 @@ def _law(text: str) -> Law:
         return parse_law(text)
     except ValueError as error:
         raise OptionError(f"--law: {error}") from error
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise OptionError(f"--where {text}: write COLUMN=TEXT")
-    return name, value
 
 
 def _requests(part: Part, *, seed: int, where: dict[str, str]) -> Requests:
