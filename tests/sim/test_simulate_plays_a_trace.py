@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,23 @@ def test_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
         "tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --report hour.html" in out
     )
     assert "t_s, rate_rps" in out
+
+
+def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--help") == 0
+    assert re.findall(r"^  (\d+)  ", capsys.readouterr().out, re.MULTILINE) == ["0", "1", "2", "130"]
+
+
+def test_an_interrupt_ends_it_with_one_line(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tierkeeper.cli.simulation.simulate", interrupted)
+    assert simulate("--trace", trace, "--format", "azure", "--json", tmp_path / "run.json") == 130
+    assert capsys.readouterr().err.strip() == "tierkeeper simulate: interrupted"
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_without_the_extra_it_says_what_to_install(trace: Path) -> None:

@@ -42,13 +42,22 @@ formats:
 """
 
 
+EXIT_CODES = """
+exit codes:
+  0    the run is done, whatever came of it
+  1    a file cannot be used, or a package is missing: the message says which
+  2    an option is unknown, missing, or cannot be
+  130  interrupted
+"""
+
+
 class OptionError(Exception):
     """An option that cannot be; the text names it, its value and what to give."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES + EXIT_CODES
     parser.usage = "%(prog)s --trace FILE --format FORMAT [option ...]   (-h tells them)"
     traffic = parser.add_argument_group(
         "traffic", "One --trace for each tier, in the tiers' order; the other options once for all, or once a trace."
@@ -159,16 +168,19 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run and print. Exit code 1 for a file that cannot be used or a missing extra, 2 for an option that cannot be."""
+    """Run and print; the exit codes are those of ``EXIT_CODES``."""
     try:
         from tierkeeper.cli.simulation import run  # here, because only this command needs the extra
+
+        return run(arguments)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("numpy", "numba", "rich"):
             raise
         print(f"tierkeeper simulate needs {error.name}: pip install 'tierkeeper[sim]'", file=sys.stderr)
         return 1
-    try:
-        return run(arguments)
     except OptionError as error:
         print(f"tierkeeper simulate: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("tierkeeper simulate: interrupted", file=sys.stderr)
+        return 130
