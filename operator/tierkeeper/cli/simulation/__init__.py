@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from tierkeeper.cli.plan import PlanError
 from tierkeeper.cli.simulate import OptionError
 from tierkeeper.cli.simulation.files import FileError, check_outputs, write
 from tierkeeper.cli.simulation.tiers import parts, sim_tiers
 from tierkeeper.cli.simulation.told import check, show
-from tierkeeper.sim.loop import ImpossibleRunError, Settings, SimTier, simulate
+from tierkeeper.sim.loop import ImpossibleRunError, Progress, Settings, SimTier, simulate
 from tierkeeper.sim.peers import catalog
 from tierkeeper.sim.policy import Ours, Paced, Policy, Static
 from tierkeeper.sim.record import Run
+from tierkeeper.sim.report import duration
+from tierkeeper.slo.messages import percent
+
+LINE_SECONDS = 10.0
+"""Time between two lines on how far a run is, where there is no terminal."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,18 +62,30 @@ def _policy(name: str) -> Policy:
 def _simulate(tiers: Sequence[SimTier], policy: Policy, arguments: argparse.Namespace) -> Run:
     tick = policy.interval_seconds if isinstance(policy, Paced) else Settings().tick_seconds
     settings = Settings(tick_seconds=tick, gpus=arguments.gpus, seed=arguments.seed)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task: TaskID = bar.add_task(policy.name)
-
-        def told(now: float, end: float) -> None:
-            bar.update(task, completed=now, total=end)
-
+    with _progress(policy.name) as told:
         return simulate(tiers, policy, settings, progress=told)
+
+
+@contextlib.contextmanager
+def _progress(name: str) -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere, as in a pipe or a CI's log, a line now and then."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines(name)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name)
+        yield lambda now, end: bar.update(task, completed=now, total=end)
+
+
+class _Lines:
+    """Tells how far a run is, at most once in ``LINE_SECONDS``."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.told_at = name, time.monotonic()
+
+    def __call__(self, now: float, end: float) -> None:
+        if time.monotonic() - self.told_at >= LINE_SECONDS:
+            self.told_at = time.monotonic()
+            print(f"{self.name}: {percent(now / end)} of {duration(end)} simulated", file=sys.stderr, flush=True)

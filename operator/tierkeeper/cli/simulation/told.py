@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -16,24 +16,46 @@ from tierkeeper.sim.report import COLUMNS, cells, duration, promise
 from tierkeeper.sim.score import score
 from tierkeeper.slo.messages import count
 
+PIPE_WIDTH = 400
+"""Characters of a line where there is no terminal: no table is as wide, and a pipe has no border."""
+
 LOOK_SECONDS = 6.0
 """Pages are scraped at three moments of 15 s, give or take 0.2 s: each tick follows one of them."""
 
 
-def show(runs: Sequence[Run], tiers: Sequence[SimTier]) -> None:
-    """Say what was played, and print the figures of every run and tier."""
-    console = Console(width=None if sys.stdout.isatty() else 160)
+def show(runs: Sequence[Run], tiers: Sequence[SimTier], console: Console | None = None) -> None:
+    """Say what was played, and print the figures of every run and tier: as a table where its lines fit."""
+    console = console or Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     for tier in tiers:
         console.print(_about(tier, runs[0].seconds, named=len(tiers) > 1), highlight=False, soft_wrap=True)
     if runs[0].gpus is not None:
         console.print(f"{count(runs[0].gpus, 'GPU')} in all", highlight=False)
+    rows = [cells(one, part, score(one, part)) for one in runs for part in one.tiers.values()]
+    table = _table(rows)
+    if console.measure(table, options=console.options.update(width=PIPE_WIDTH)).maximum <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        console.print(_block(row))
+
+
+def _table(rows: Iterable[Sequence[str]]) -> Table:
     table = Table()
     for number, (name, _) in enumerate(COLUMNS):
-        table.add_column(name, justify="right" if number else "left")
-    for one in runs:
-        for part in one.tiers.values():
-            table.add_row(*cells(one, part, score(one, part)))
-    console.print(table)
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _block(row: Sequence[str]) -> Table:
+    """One line a figure, under the policy's name."""
+    block = Table(title=row[0], title_justify="left", show_header=False)
+    block.add_column()
+    block.add_column(justify="right")
+    for (name, _), cell in zip(COLUMNS[1:], row[1:], strict=True):
+        block.add_row(name, cell)
+    return block
 
 
 def _about(tier: SimTier, seconds: float, *, named: bool) -> str:
