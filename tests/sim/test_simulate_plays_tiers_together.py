@@ -115,7 +115,7 @@ def test_an_option_is_for_all_or_one_a_trace(folder: Path) -> None:
         (["--tier", "both.yaml", *["--format", "azure"] * 2], "--format is given 3 times for 2 traces"),
         (
             ["--tier", "both.yaml", "--gpus", "1"],
-            "--gpus 1: 1 replica of high and 1 replica of low need 2 at the start; give --gpus 2 or more\n",
+            "--gpus 1: the start needs 2, for 1 replica of high and 1 replica of low; give --gpus 2 or more\n",
         ),
         (["--tier", "both.yaml", "--gpus", "3", "--replicas", "2"], "give --gpus 4 or more, or fewer --replicas"),
         (["--tier", "both.yaml", "--law", "gamma:2"], "--law and --where are for traces of format rate"),

@@ -15,8 +15,8 @@ from rich.progress import Progress as Bar
 from tierkeeper.cli.plan import PlanError
 from tierkeeper.cli.simulate import OptionError
 from tierkeeper.cli.simulation.files import FileError, check_outputs, write
-from tierkeeper.cli.simulation.tiers import parts, sim_tiers
-from tierkeeper.cli.simulation.told import check, show
+from tierkeeper.cli.simulation.tiers import parts, sim_tiers, specs_of, traffic_of
+from tierkeeper.cli.simulation.told import check, notes, show
 from tierkeeper.sim.loop import ImpossibleRunError, Progress, Settings, SimTier, simulate
 from tierkeeper.sim.peers import catalog
 from tierkeeper.sim.policy import Ours, Paced, Policy, Static
@@ -34,10 +34,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         try:
             played = parts(arguments)
-            tiers = sim_tiers(arguments, played)
+            traffic = traffic_of(arguments, played)
+            specs = specs_of(arguments.tier, played, traffic)
+            tiers = sim_tiers(arguments, played, traffic, specs)
         except ValueError as error:  # what is drawn from or started with checks its own numbers
             raise FileError(str(error)) from error
-        policies = [_policy(name) for name in arguments.policy or ["tierkeeper"]]
+        policies = _policies(arguments.policy or ["tierkeeper"])
+        for note in notes(arguments, specs, tiers):
+            print(f"tierkeeper simulate: note: {note}", file=sys.stderr)
         runs = [_simulate(tiers, policy, arguments) for policy in policies]
         show(runs, tiers)
         check(runs)
@@ -46,6 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"tierkeeper simulate: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _policies(names: Sequence[str]) -> list[Policy]:
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise OptionError(f"--policy {twice[0]} is given twice; a run would only be played again: leave one out")
+    return [_policy(name) for name in names]
 
 
 def _policy(name: str) -> Policy:

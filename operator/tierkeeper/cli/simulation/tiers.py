@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tierkeeper.cli.plan import PlanError, tiers_of
+from tierkeeper.cli.plan import PlanError, kinds, tiers_of
 from tierkeeper.cli.simulate import OptionError
 from tierkeeper.scaling.levers import starting_levers
 from tierkeeper.scaling.model import Levers
@@ -88,14 +88,21 @@ def parts(arguments: argparse.Namespace) -> list[Part]:
     return found
 
 
-def sim_tiers(arguments: argparse.Namespace, played: Sequence[Part]) -> list[SimTier]:
-    """The tiers of a run, in the order of their traces."""
+def traffic_of(arguments: argparse.Namespace, played: Sequence[Part]) -> list[Requests]:
+    """The requests of each trace. Raises TraceError, and ValueError for a size that cannot be."""
     where = dict(arguments.where)
-    traffic = [_requests(part, seed=arguments.seed + place, where=where) for place, part in enumerate(played)]
-    specs = _specs(arguments.tier, played, traffic)
+    return [_requests(part, seed=arguments.seed + place, where=where) for place, part in enumerate(played)]
+
+
+def sim_tiers(
+    arguments: argparse.Namespace, played: Sequence[Part], traffic: Sequence[Requests], specs: Sequence[TierSpec]
+) -> list[SimTier]:
+    """The tiers of a run, in the order of their traces; their replicas have the profiles' GPUs."""
     found = []
-    for part, requests, spec in zip(played, traffic, specs, strict=True):
+    for part, requests, given in zip(played, traffic, specs, strict=True):
         engine = part.profile
+        resources = dataclasses.replace(given.resources, gpus_per_replica=engine.gpus_per_replica)
+        spec = dataclasses.replace(given, resources=resources)
         config = pool_config(spec, engine.latency, kv_tokens=engine.kv_tokens, startup=Startup(part.start_up))
         found.append(SimTier(spec=spec, config=config, requests=requests, start=_start(part, spec, requests)))
     return found if arguments.gpus is None else _within(arguments.gpus, played, found)
@@ -116,14 +123,14 @@ def _requests(part: Part, *, seed: int, where: dict[str, str]) -> Requests:
     return found
 
 
-def _specs(files: list[str] | None, played: Sequence[Part], traffic: Sequence[Requests]) -> list[TierSpec]:
-    """The tiers of the files, one for each trace, or a usual one; their replicas have the profiles' GPUs."""
+def specs_of(files: list[str] | None, played: Sequence[Part], traffic: Sequence[Requests]) -> list[TierSpec]:
+    """The tiers of the files as they stand there, one for each trace, or a usual one."""
     if files is None:
         if len(played) > 1:
             raise OptionError(
                 f"{len(played)} traces and no --tier; give {len(played)} tiers, one for each trace in order"
             )
-        return [default_tier(played[0].profile, long_prompt=float(np.quantile(traffic[0].prompt, 0.99)))]
+        return [default_tier(played[0].profile, long_prompt=long_prompt(traffic[0]))]
     found = [(file, spec) for file in files for spec in _tiers_in(file)]
     if len(found) != len(played):
         raise OptionError(
@@ -133,25 +140,26 @@ def _specs(files: list[str] | None, played: Sequence[Part], traffic: Sequence[Re
     keys = [spec.key for _, spec in found]
     if twice := sorted({str(key) for key in keys if keys.count(key) > 1}):
         raise OptionError(f"--tier: {', '.join(twice)} is given more than once; give each tier a name of its own")
-    return [
-        dataclasses.replace(
-            spec, resources=dataclasses.replace(spec.resources, gpus_per_replica=part.profile.gpus_per_replica)
-        )
-        for (_, spec), part in zip(found, played, strict=True)
-    ]
+    return [spec for _, spec in found]
 
 
 def _tiers_in(file: str) -> list[TierSpec]:
     found = tiers_of(file)
     if not found:
-        raise PlanError(f"{file} holds no ServiceTier; give a file with one or more")
+        found_kinds = ", ".join(kinds(file)) or "nothing else"
+        raise PlanError(f"{file} holds no ServiceTier but {found_kinds}; give a file with one or more")
     return found
 
 
+def long_prompt(requests: Requests) -> float:
+    """P99 of the prompts, tokens."""
+    return float(np.quantile(requests.prompt, 0.99))
+
+
 def default_tier(profile: EngineProfile, *, long_prompt: float) -> TierSpec:
-    """A tier as many would write it, that one replica alone can keep: P99 TTFT 1.5 s, or three times what a prompt of
-    ``long_prompt`` tokens takes (40,000 tokens at 0.062 ms: 7.5 s); TPOT 40 ms, or four times the profile's shortest
-    step (27.5 ms: 110 ms)."""
+    """A tier as many would write it, by what one replica can do for a request alone: P99 TTFT 1.5 s, or three times
+    what a prompt of ``long_prompt`` tokens takes (40,000 tokens at 0.062 ms: 7.5 s); TPOT 40 ms, or four times the
+    profile's shortest step (27.5 ms: 110 ms)."""
     step = profile.latency
     ttft = max(1.5, math.ceil(3 * long_prompt * step.per_prefill_token_seconds * 2) / 2)
     tpot = max(0.04, math.ceil(step.base_seconds * 400) / 100)
@@ -212,7 +220,7 @@ def _within(gpus: int, played: Sequence[Part], tiers: Sequence[SimTier]) -> list
     least = sum(number * size for number, size in zip(given, sizes, strict=True))
     if least > gpus:
         raise OptionError(
-            f"--gpus {gpus}: {_named(tiers, given)} need {least} at the start; {_remedy(gpus, least, tiers)}"
+            f"--gpus {gpus}: the start needs {least}, for {_named(tiers, given)}; {_remedy(gpus, least, tiers)}"
         )
     free = gpus - least
     for place in sorted(range(len(tiers)), key=lambda place: -tiers[place].spec.priority):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tierkeeper.cli.simulation.tiers import long_prompt
 from tierkeeper.sim.loop import SimTier
 from tierkeeper.sim.model import Status
 from tierkeeper.sim.record import Run, TierRun
 from tierkeeper.sim.report import COLUMNS, cells, duration, promise
 from tierkeeper.sim.score import score
 from tierkeeper.slo.messages import count
+from tierkeeper.tier import TierSpec
 
 PIPE_WIDTH = 400
 """Characters of a line where there is no terminal: no table is as wide, and a pipe has no border."""
@@ -37,6 +40,43 @@ def show(runs: Sequence[Run], tiers: Sequence[SimTier], console: Console | None 
         return
     for row in rows:
         console.print(_block(row))
+
+
+def notes(arguments: argparse.Namespace, given: Sequence[TierSpec], tiers: Sequence[SimTier]) -> Iterator[str]:
+    """What may not be as one thinks, a line each. ``given``: the tiers as their files have them."""
+    if arguments.tier is None:
+        chosen = tiers[0]
+        yield (
+            f"no --tier: a promise is chosen from {chosen.config.profile.name} and the trace's P99 prompt of"
+            f" {long_prompt(chosen.requests):,.0f} tokens; give --tier for one of your own"
+        )
+    for spec, tier in zip(given, tiers, strict=True):
+        yield from _differences(spec, tier)
+    kinds = sorted({spec.resources.gpu_resource_name for spec in given})
+    if arguments.gpus is not None and len(kinds) > 1:
+        yield f"--gpus counts {' and '.join(kinds)} as one kind, which a cluster does not; play each kind on its own"
+
+
+def _differences(spec: TierSpec, tier: SimTier) -> Iterator[str]:
+    """Where a tier's run is not what its file and its trace say."""
+    name, gpus = spec.key.name, tier.config.gpus_per_replica
+    if spec.resources.gpus_per_replica != gpus:
+        yield (
+            f"{name}: spec.resources.gpusPerReplica is {spec.resources.gpus_per_replica}, and the profile, which stands"
+            f" for model and GPUs, has {count(gpus, 'GPU')} a replica; give a --profile of that size"
+        )
+    tokens = tier.requests.prompt.astype(np.int64) + tier.requests.output
+    if lost := int((tokens - 1 > tier.config.kv_tokens).sum()):
+        yield (
+            f"{name}: requests beyond the {tier.config.kv_tokens:,} tokens of a replica's KV cache, which count as"
+            f" lost: {lost:,} of {len(tokens):,}; give a larger --profile, or leave them out of the trace"
+        )
+    limit = spec.engine.max_model_len
+    if limit is not None and (beyond := int((tokens > limit).sum())):
+        yield (
+            f"{name}: requests beyond spec.engine.maxModelLen, {limit:,} tokens: {beyond:,} of {len(tokens):,}; vLLM"
+            " would refuse or cut them, here they are played whole"
+        )
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Table:
