@@ -29,6 +29,19 @@ spec:
 """
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def keys(found: Any) -> set[str]:
+    """All keys of a JSON document but the tiers' names and those within an objective."""
+    if isinstance(found, list):
+        return set().union(*map(keys, found))
+    if not isinstance(found, dict):
+        return set()
+    inner = (keys(value) for name, value in found.items() if name != "objective")
+    return {name for name in found if "/" not in name and name not in ("runs", "decisions")}.union(*inner)
+
+
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     """Two minutes at four requests a second."""
@@ -66,6 +79,8 @@ def test_json_and_report_hold_the_run(trace: Path, tmp_path: Path) -> None:
     assert part["score"]["requests"] == 480
     assert len(part["series"]["at"]) == len(part["series"]["maxNumSeqs"]) > 20
     assert part["decisions"][0]["reason"] == "HoldMetricsUnknown"
+    documented = (ROOT / "docs/how-to/simulate.md").read_text()
+    assert [key for key in sorted(keys(found)) if f"`{key}`" not in documented] == []
     page = (tmp_path / "run.html").read_text()
     assert "gold under tierkeeper" in page
     assert "gold under hpa" in page
@@ -171,7 +186,16 @@ def test_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         "tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --report hour.html" in out
     )
-    assert "t_s, rate_rps" in out
+    assert "req_per_min, requests_per_minute or req_per_min_mid" in out
+
+
+def test_the_examples_of_the_help_name_files_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--help") == 0
+    out = capsys.readouterr().out
+    named = re.findall(r"--(?:trace|tier) (\S+/\S+)", out)
+    assert len(named) >= 6
+    assert [file for file in named if not (ROOT / file).exists()] == []
+    assert max(map(len, out.splitlines())) <= 120
 
 
 def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

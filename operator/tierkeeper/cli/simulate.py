@@ -31,16 +31,19 @@ examples, from the folder of the repository:
         --trace bench/policy/data/azure2023_conv.csv.gz --tier examples/platinum.yaml \\
         --trace bench/policy/data/azure2023_conv.csv.gz --tier examples/batch.yaml
 
-  Two weeks of a rate curve with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
-    tierkeeper simulate --trace bench/policy/data/servegen_m-large_rate.csv.gz --format rate --law gamma:1.5 \\
-        --scale 0.1 --profile 70b-4xh100 --gpus 64 --policy tierkeeper --policy hpa --json weeks.json
+  A week of a rate curve with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
+    tierkeeper simulate --trace bench/policy/data/azure2024_conv_rate.csv.gz --format rate --law gamma:1.5 \\
+        --scale 0.05 --profile 70b-4xh100 --gpus 64 --policy tierkeeper --policy hpa --json week.json
 
-formats:
-  azure     TIMESTAMP, ContextTokens, GeneratedTokens     one request a line
-  mooncake  timestamp (ms), input_length, output_length   one request a line, CSV or JSON lines
-  rate      t_s, rate_rps                                 requests per second from each time on; gzip is read as well
+formats, plain or gzip-compressed; case does not matter, other columns are ignored:
+  azure     TIMESTAMP (UTC date and time, or seconds), ContextTokens, GeneratedTokens: a request a line
+  mooncake  timestamp or timestamp_ms (milliseconds), input_length, output_length: a request a line, CSV or JSON lines
+  rate      a rate from each time on. Time: t_s, time_s, seconds or time, in seconds; minute or minutes. Rate: rate_rps,
+            rps or rate, a second; req_per_min, requests_per_minute or req_per_min_mid, a minute. Lengths are drawn
+            from those of Azure's conversations of 2023: 1,155 prompt and 211 output tokens on average
+
+docs/how-to/simulate.md has the recorded hours that ship, the profile's fields and the layout of the JSON.
 """
-
 
 EXIT_CODES = """
 exit codes:
@@ -96,7 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tier",
         action="append",
         metavar="TIER.yaml",
-        help="a file with one or more ServiceTiers; without it a usual one that the profile can keep",
+        help="a file with one or more ServiceTiers, of which model and GPUs are not used: the profile stands for them; "
+        "without it a usual promise, chosen from profile and trace",
     )
     pool.add_argument(
         "--profile",
