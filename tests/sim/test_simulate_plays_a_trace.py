@@ -98,6 +98,7 @@ def test_a_rate_curve_is_played_by_a_law(tmp_path: Path, capsys: pytest.CaptureF
     [
         (["--policy", "best"], "--policy 'best' is not known: give one of tierkeeper, static, hpa"),
         (["--law", "gamma:2"], "--law and --where are for traces of format rate"),
+        (["--scale", "5000"], "--scale 5000: a trace times 5000: the factor must be between 0 and 1,000"),
         (["--law", "pareto"], "--law: arrival law 'pareto': write poisson, gamma:CV or weibull:SHAPE"),
         (["--replicas", "99"], "--replicas 99 is outside default's spec.scaling.replicas; give 1 to 64"),
         (
@@ -155,6 +156,8 @@ def test_an_unknown_option_is_answered_with_the_usage_of_the_command(
     ("arguments", "said"),
     [
         (["--profile", "900b"], "profile '900b': neither a file nor a known name"),
+        (["--scale", "0.000001"], "no request in it; give a trace with some, or a higher --scale"),
+        (["--tier", "/dev/null"], "/dev/null holds no ServiceTier; give a file with one"),
         (["--tier", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
     ],
 )
@@ -165,6 +168,16 @@ def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(
     error = capsys.readouterr().err
     assert said in error
     assert "Traceback" not in error
+
+
+def test_a_planner_that_is_not_installed_is_told_before_the_others_run(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert simulate("--trace", trace, "--format", "azure", "--policy", "tierkeeper", "--policy", "dynamo") == 1
+    out, error = capsys.readouterr()
+    assert "--policy dynamo: NVIDIA Dynamo's planner is not installed" in error
+    assert out == ""
 
 
 def test_a_bad_line_is_named_with_its_column(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

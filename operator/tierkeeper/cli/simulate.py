@@ -31,9 +31,9 @@ examples, from the folder of the repository:
         --trace bench/policy/data/azure2023_conv.csv.gz --tier examples/platinum.yaml \\
         --trace bench/policy/data/azure2023_conv.csv.gz --tier examples/batch.yaml
 
-  A week of a rate curve with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours:
+  A week of a rate curve with bursty arrivals, a 70B model, at most 64 GPUs, and a peer beside ours (some minutes):
     tierkeeper simulate --trace bench/policy/data/azure2024_conv_rate.csv.gz --format rate --law gamma:1.5 \\
-        --scale 0.05 --profile 70b-4xh100 --gpus 64 --policy tierkeeper --policy hpa --json week.json
+        --scale 0.02 --profile 70b-4xh100 --gpus 64 --policy tierkeeper --policy hpa --json week.json
 
 formats, plain or gzip-compressed; case does not matter, other columns are ignored:
   azure     TIMESTAMP (UTC date and time, or seconds), ContextTokens, GeneratedTokens: a request a line

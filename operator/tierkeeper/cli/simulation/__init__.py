@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from tierkeeper.cli.simulation.tiers import parts, sim_tiers, specs_of, traffic_
 from tierkeeper.cli.simulation.told import check, notes, show
 from tierkeeper.sim.loop import ImpossibleRunError, Progress, Settings, SimTier, simulate
 from tierkeeper.sim.peers import catalog
+from tierkeeper.sim.peers.dynamo import MISSING
 from tierkeeper.sim.policy import Ours, Paced, Policy, Static
 from tierkeeper.sim.record import Run
 from tierkeeper.sim.report import duration
@@ -66,6 +68,8 @@ def _policy(name: str) -> Policy:
     if name not in catalog.DEFAULTS:
         known = ", ".join(["tierkeeper", "static", *catalog.DEFAULTS])
         raise OptionError(f"--policy {name!r} is not known: give one of {known}")
+    if name == "dynamo" and importlib.util.find_spec("dynamo") is None:  # before others have run for an hour
+        raise ModuleNotFoundError(f"--policy dynamo: {MISSING}")
     return catalog.peer(catalog.DEFAULTS[name])
 
 

@@ -20,7 +20,7 @@ from tierkeeper.sim.binned import capacity
 from tierkeeper.sim.loop import SimTier, pool_config
 from tierkeeper.sim.model import Requests, Startup
 from tierkeeper.sim.profiles import DEFAULT_PROFILE, EngineProfile, find_profile
-from tierkeeper.sim.traffic import Law, TraceFormat, load_requests, parse_law
+from tierkeeper.sim.traffic import Law, TraceError, TraceFormat, load_requests, parse_law
 from tierkeeper.slo.messages import count
 from tierkeeper.tier import Bounds, Engine, Mode, Model, Objective, Resources, Scaling, TierKey, TierSpec
 
@@ -89,7 +89,7 @@ def parts(arguments: argparse.Namespace) -> list[Part]:
 
 
 def traffic_of(arguments: argparse.Namespace, played: Sequence[Part]) -> list[Requests]:
-    """The requests of each trace. Raises TraceError, and ValueError for a size that cannot be."""
+    """The requests of each trace. Raises TraceError for a file, OptionError for a scale that cannot be."""
     where = dict(arguments.where)
     return [_requests(part, seed=arguments.seed + place, where=where) for place, part in enumerate(played)]
 
@@ -116,8 +116,13 @@ def _law(text: str) -> Law:
 
 
 def _requests(part: Part, *, seed: int, where: dict[str, str]) -> Requests:
-    chosen = where if part.form == "rate" else None
-    found = load_requests(part.trace, form=part.form, seed=seed, factor=part.scale, law=part.law, where=chosen or None)
+    chosen = where if part.form == "rate" and where else None
+    try:
+        found = load_requests(part.trace, form=part.form, seed=seed, factor=part.scale, law=part.law, where=chosen)
+    except TraceError:
+        raise
+    except ValueError as error:  # more than can be drawn, or laid over each other
+        raise OptionError(f"--scale {part.scale:g}: {error}") from error
     if not len(found):
         raise PlanError(f"{part.trace}: no request in it; give a trace with some, or a higher --scale")
     return found
@@ -146,8 +151,8 @@ def specs_of(files: list[str] | None, played: Sequence[Part], traffic: Sequence[
 def _tiers_in(file: str) -> list[TierSpec]:
     found = tiers_of(file)
     if not found:
-        found_kinds = ", ".join(kinds(file)) or "nothing else"
-        raise PlanError(f"{file} holds no ServiceTier but {found_kinds}; give a file with one or more")
+        others = ", ".join(kinds(file))
+        raise PlanError(f"{file} holds no ServiceTier{f' but {others}' if others else ''}; give a file with one")
     return found
 
 
