@@ -11,7 +11,7 @@ from bench.policy.measures import Row
 from bench.policy.scenarios import Scenario
 from tests.bench import small
 from tests.sim.worlds import sim_tier, tier_spec, traffic
-from tierkeeper.cli.simulation import _check, miscounted
+from tierkeeper.cli.simulation.told import check, miscounted
 from tierkeeper.sim.loop import Settings, SimTier, simulate
 from tierkeeper.sim.policy import Ours, Static
 from tierkeeper.sim.score import little_residual
@@ -62,10 +62,10 @@ def test_runs_that_cut_requests_and_bounds_are_left_out() -> None:
 
 def test_the_simulate_command_tells_a_run_that_breaks_it(capsys: pytest.CaptureFixture[str]) -> None:
     made = simulate([loaded((600.0, 5.0))], Static())
-    _check([made])
+    check([made])
     assert capsys.readouterr().err == ""
     ((key, tier),) = made.tiers.items()
     lost = dataclasses.replace(tier, series=dataclasses.replace(tier.series, in_system=tier.series.in_system + 40))
     assert miscounted(lost) > 30
-    _check([dataclasses.replace(made, tiers={key: lost})])
+    check([dataclasses.replace(made, tiers={key: lost})])
     assert "Little's law" in capsys.readouterr().err

@@ -104,6 +104,8 @@ def stepped(**fields):
         (stepped(perSequence=-1), "stepMilliseconds.perSequence: -1 is out of range; write milliseconds from 0 to"),
         (stepped(perThousandPrefillTokens=float("nan")), "perThousandPrefillTokens: nan is out of range"),
         (stepped(perThousandContextTokens=float("inf")), "perThousandContextTokens: inf is out of range"),
+        (stepped(base="1e6"), "stepMilliseconds.base: '1e6' is text to YAML, which takes 1.0e+6 for a number"),
+        (stepped(base="x" * 10_000), "xxx... is no number; write milliseconds"),
         (stepped(extra=1), "stepMilliseconds.extra: is not a known field"),
     ],
 )
@@ -118,10 +120,18 @@ def test_a_bad_field_is_named_with_its_value_and_remedy(write, document, message
 def test_a_file_that_is_no_document_is_refused(write, tmp_path):
     with pytest.raises(ProfileError, match="is neither YAML nor JSON"):
         read_profile(write("a: [1"))
-    with pytest.raises(ProfileError, match="None is no mapping"):
+    with pytest.raises(ProfileError, match="is empty; give the fields gpusPerReplica, kvTokens"):
         read_profile(write(""))
     with pytest.raises(ProfileError, match="cannot be read: Is a directory; correct the path"):
         read_profile(tmp_path)
+
+
+def test_a_file_of_another_kind_is_not_printed_in_full(write):
+    trace = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "0,1,1\n" * 10_000
+    for text in (trace, trace.replace("TIMESTAMP", "- x\n: y")):
+        with pytest.raises(ProfileError) as caught:
+            read_profile(write(text))
+        assert len(str(caught.value)) < 500
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from tierkeeper.cli import main
-from tierkeeper.cli.simulation import default_tier
+from tierkeeper.cli.simulation.tiers import default_tier
 from tierkeeper.sim.profiles import PROFILES
 
 TIER = """\
@@ -26,6 +27,19 @@ spec:
   engine: {image: "vllm/vllm-openai:v0.32.0", maxNumSeqs: 16}
   scaling: {mode: Auto, replicas: {min: 1, max: 4}, maxNumSeqs: {min: 8, max: 64}}
 """
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def keys(found: Any) -> set[str]:
+    """All keys of a JSON document but the tiers' names and those within an objective."""
+    if isinstance(found, list):
+        return set().union(*map(keys, found))
+    if not isinstance(found, dict):
+        return set()
+    inner = (keys(value) for name, value in found.items() if name != "objective")
+    return {name for name in found if "/" not in name and name not in ("runs", "decisions")}.union(*inner)
 
 
 @pytest.fixture
@@ -65,6 +79,8 @@ def test_json_and_report_hold_the_run(trace: Path, tmp_path: Path) -> None:
     assert part["score"]["requests"] == 480
     assert len(part["series"]["at"]) == len(part["series"]["maxNumSeqs"]) > 20
     assert part["decisions"][0]["reason"] == "HoldMetricsUnknown"
+    documented = (ROOT / "docs/how-to/simulate.md").read_text()
+    assert [key for key in sorted(keys(found)) if f"`{key}`" not in documented] == []
     page = (tmp_path / "run.html").read_text()
     assert "gold under tierkeeper" in page
     assert "gold under hpa" in page
@@ -81,18 +97,71 @@ def test_a_rate_curve_is_played_by_a_law(tmp_path: Path, capsys: pytest.CaptureF
     ("arguments", "said"),
     [
         (["--policy", "best"], "--policy 'best' is not known: give one of tierkeeper, static, hpa"),
-        (["--profile", "900b"], "profile '900b': neither a file nor a known name"),
-        (["--start-up", "-5"], "startup.median_seconds: -5.0 must be 0 or more"),
-        (["--law", "gamma:2"], "--law and --where are for the format rate"),
-        (["--where", "kind"], "--where kind: write COLUMN=TEXT"),
-        (["--replicas", "99"], "--replicas 99 is outside the tier's 1 to 64"),
-        (["--replicas", "0"], "--replicas 0 is outside the tier's 1 to 64"),
-        (["--gpus", "1", "--replicas", "3"], "gpus: 1 are fewer than the 6 that the tiers start with"),
-        (["--tier", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
-        (["--json", "/nowhere/run.json"], "/nowhere/run.json: cannot be written"),
+        (["--law", "gamma:2"], "--law and --where are for traces of format rate"),
+        (["--scale", "5000"], "--scale 5000: a trace times 5000: the factor must be between 0 and 1,000"),
+        (["--law", "pareto"], "--law: arrival law 'pareto': write poisson, gamma:CV or weibull:SHAPE"),
+        (["--replicas", "99"], "--replicas 99 is outside default's spec.scaling.replicas; give 1 to 64"),
+        (
+            ["--gpus", "5", "--replicas", "3"],
+            "the start needs 6, for 3 replicas of default; give --gpus 6 or more, or --replicas 2 or fewer",
+        ),
+        (["--gpus", "1"], "--gpus 1: the start needs 2, for 1 replica of default; give --gpus 2 or more"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(
+def test_an_option_that_cannot_be_is_refused_in_a_sentence(
+    trace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert simulate("--trace", trace, "--format", "azure", *arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("--seed", "-1", "give a whole number from 0 on"),
+        ("--seed", "1.5", "give a whole number from 0 on"),
+        ("--scale", "-1", "give a number, more than 0"),
+        ("--scale", "0", "give a number, more than 0"),
+        ("--scale", "nan", "give a number, more than 0"),
+        ("--scale", "inf", "give a number, more than 0"),
+        ("--scale", "twice", "give a number, more than 0"),
+        ("--start-up", "-5", "give a number, seconds from 0 on"),
+        ("--start-up", "inf", "give a number, seconds from 0 on"),
+        ("--replicas", "0", "give a whole number from 1 on"),
+        ("--gpus", "0", "give a whole number from 1 on"),
+        ("--where", "kind", "write COLUMN=TEXT"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_its_option(
+    trace: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, wanted: str
+) -> None:
+    assert simulate("--trace", trace, "--format", "azure", f"{option}={value}") == 2
+    usage, *error = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: tierkeeper simulate --trace FILE")
+    assert error == [f"tierkeeper simulate: error: argument {option}: {value!r} cannot be; {wanted}"]
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_the_command(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate("--trace", trace, "--format", "azure", "--speed", "3") == 2
+    error = capsys.readouterr().err
+    assert "usage: tierkeeper simulate --trace FILE" in error
+    assert "tierkeeper simulate: error: unrecognized arguments: --speed 3" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--profile", "900b"], "profile '900b': neither a file nor a known name"),
+        (["--scale", "0.000001"], "no request in it; give a trace with some, or a higher --scale"),
+        (["--tier", "/dev/null"], "/dev/null holds no ServiceTier; give a file with one"),
+        (["--tier", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_a_sentence(
     trace: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert simulate("--trace", trace, "--format", "azure", *arguments) == 1
@@ -101,17 +170,20 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     assert "Traceback" not in error
 
 
+def test_a_planner_that_is_not_installed_is_told_before_the_others_run(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert simulate("--trace", trace, "--format", "azure", "--policy", "tierkeeper", "--policy", "dynamo") == 1
+    out, error = capsys.readouterr()
+    assert "--policy dynamo: NVIDIA Dynamo's planner is not installed" in error
+    assert out == ""
+
+
 def test_a_bad_line_is_named_with_its_column(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace.write_text(trace.read_text().replace(",800,60", ",many,60", 1))
     assert simulate("--trace", trace, "--format", "azure") == 1
     assert "trace.csv, line 2, column ContextTokens" in capsys.readouterr().err
-
-
-def test_a_file_of_several_tiers_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tiers = tmp_path / "tiers.yaml"
-    tiers.write_text(f"{TIER}---\n{TIER.replace('gold', 'silver')}")
-    assert simulate("--trace", trace, "--format", "azure", "--tier", tiers) == 1
-    assert "holds 2 ServiceTiers: give a file with one" in capsys.readouterr().err
 
 
 def test_an_invalid_tier_is_refused_by_field(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +196,36 @@ def test_an_invalid_tier_is_refused_by_field(trace: Path, tmp_path: Path, capsys
 def test_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--help") == 0
     out = capsys.readouterr().out
-    assert "tierkeeper simulate --trace AzureLLMInferenceTrace_conv.csv --format azure --report hour.html" in out
-    assert "t_s, rate_rps" in out
+    assert (
+        "tierkeeper simulate --trace bench/policy/data/azure2023_conv.csv.gz --format azure --report hour.html" in out
+    )
+    assert "req_per_min, requests_per_minute or req_per_min_mid" in out
+
+
+def test_the_examples_of_the_help_name_files_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--help") == 0
+    out = capsys.readouterr().out
+    named = re.findall(r"--(?:trace|tier) (\S+/\S+)", out)
+    assert len(named) >= 6
+    assert [file for file in named if not (ROOT / file).exists()] == []
+    assert max(map(len, out.splitlines())) <= 120
+
+
+def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--help") == 0
+    assert re.findall(r"^  (\d+)  ", capsys.readouterr().out, re.MULTILINE) == ["0", "1", "2", "130"]
+
+
+def test_an_interrupt_ends_it_with_one_line(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tierkeeper.cli.simulation.simulate", interrupted)
+    assert simulate("--trace", trace, "--format", "azure", "--json", tmp_path / "run.json") == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "tierkeeper simulate: interrupted"
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_without_the_extra_it_says_what_to_install(trace: Path) -> None:

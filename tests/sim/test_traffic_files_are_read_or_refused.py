@@ -76,6 +76,14 @@ def test_what_exporting_tools_do_to_a_file_changes_nothing(write, name, change):
     assert read_azure(write(change(GOOD_AZURE), "trace.data")).prompt.tolist() == [374, 396]
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("azure", AZURE + "1700000000.5,1,1\n"), ("mooncake", MOONCAKE + "1700000000500,1,1\n")],
+)
+def test_a_stamp_may_count_from_1970_in_its_columns_unit(write, form, text):
+    assert READERS[form](write(text)).arrival.tolist() == [0.0]
+
+
 def test_zero_tokens_count_as_one(write):
     requests = read_azure(write(AZURE + "0,0,0\n"))
     assert (requests.prompt.tolist(), requests.output.tolist()) == ([1], [1])
@@ -178,6 +186,9 @@ BAD_CELLS = [
         "is not a UTC date",
         "write a UTC date",
     ),
+    (A, "1700000000000,1,1\n", 2, "TIMESTAMP", "is after the year 3000", "divide milliseconds by 1,000"),
+    (M, "1700000000000000,1,1\n", 2, "timestamp_ms", "is after the year 3000", "microseconds by a million"),
+    (R, "1700000000000,1\n", 2, "t_s", "is after the year 3000", "divide milliseconds by 1,000"),
     (A, FIRST + ",1,1\n", 3, "TIMESTAMP", "the cell is empty", "write a UTC date"),
     (A, "1e999,1,1\n", 2, "TIMESTAMP", "'1e999' is not a finite number", "or seconds"),
     (A, "0,1,1\nnan,1,1\n", 3, "TIMESTAMP", "'nan' is not a finite number", "or seconds"),
@@ -243,6 +254,8 @@ BAD_FILES = [
         "column t_s: the column is missing, the header has 'when, rate'; name it t_s (or time_s",
     ),
     ("rate", "t_s,load\n0,1\n", "column rate_rps: the column is missing"),
+    ("azure", "TIMESTAMP,contexttokens,ContextTokens,GeneratedTokens\n0,1,1,1\n", "two columns have this name; rename"),
+    ("rate", "t_s,rate,note,rate\n0,1,,1\n", "line 1, column rate: two columns have this name"),
     ("azure", AZURE + "0,1\n", "line 2: 2 cells where the header has 3; give each row one cell a column"),
     ("azure", AZURE + "0,1,024,5\n", "line 2: 4 cells where the header has 3"),
     ("azure", b"\xff\xfe\x00binary", "is not UTF-8 text; save it as UTF-8"),

@@ -20,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     modules = {name: importlib.import_module(f"tierkeeper.cli.{name}") for name in COMMANDS}
     for name, module in modules.items():
         module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.HELP))
-    arguments = parser.parse_args(argv)
+    arguments, strange = parser.parse_known_args(argv)
+    if strange:  # the command's own parser would have the parent tell its usage
+        commands.choices[arguments.command].error(f"unrecognized arguments: {' '.join(strange)}")
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8")  # what is piped is a file, and no locale's affair

@@ -82,6 +82,12 @@ def tiers_of(file: str) -> list[TierSpec]:
     return tiers
 
 
+def kinds(file: str) -> list[str]:
+    """The kinds of the objects of a file, for saying what it holds instead of tiers."""
+    documents = [] if file == "-" else _documents(file)  # standard input is read but once
+    return sorted({str(obj.get("kind", "an object without a kind")) for obj in _objects(documents)})
+
+
 def _objects(documents: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """The objects, those of a ``kind: List`` (what ``kubectl get -o yaml`` prints) one by one."""
     for document in documents:

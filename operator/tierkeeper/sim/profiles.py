@@ -22,6 +22,7 @@ _GIB = 1 << 30
 _GPU_GIB = 79.6
 _UTILIZATION = 0.9
 _OVERHEAD_GIB = 2.0
+_SHOWN_CHARACTERS = 60
 
 
 class ProfileError(ValueError):
@@ -166,7 +167,8 @@ class _Fields:
         self.path, self.prefix = path, prefix
         if not isinstance(value, dict):
             where = f"{prefix.rstrip('.')}: " if prefix else ""
-            raise ProfileError(f"{path}: {where}{value!r} is no mapping; give the fields {', '.join(sorted(known))}")
+            problem = "is empty" if value is None else f"{_shown(value)} is no mapping"
+            raise ProfileError(f"{path}: {where}{problem}; give the fields {', '.join(sorted(known))}")
         self.fields = value
         for name in value:
             if name not in known:
@@ -185,16 +187,16 @@ class _Fields:
     def text(self, name: str) -> str:
         value = self.get(name)
         if not isinstance(value, str) or not value.strip():
-            raise self.error(name, f"{value!r} is no text", "write the model and its GPUs")
+            raise self.error(name, f"{_shown(value)} is no text", "write the model and its GPUs")
         return value.strip()
 
     def number(self, name: str, *, low: float = 0.0, high: float = 1e6) -> float:
         value = self.get(name)
         wanted = f"write milliseconds from {low:g} to {high:,.0f}"
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(name, f"{value!r} is no number", wanted)
+            raise self.error(name, f"{_shown(value)} is {_no_number(value)}", wanted)
         if not low <= value <= high:  # NaN is in no range
-            raise self.error(name, f"{value!r} is out of range", wanted)
+            raise self.error(name, f"{_shown(value)} is out of range", wanted)
         return float(value)
 
     def whole(self, name: str, *, low: int, high: int, default: int | None = None) -> int:
@@ -203,10 +205,24 @@ class _Fields:
         value = self.get(name)
         wanted = f"write a whole number from {low:,} to {high:,}"
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(name, f"{value!r} is no whole number", wanted)
+            raise self.error(name, f"{_shown(value)} is no whole number", wanted)
         if not low <= value <= high:
-            raise self.error(name, f"{value!r} is out of range", wanted)
+            raise self.error(name, f"{_shown(value)} is out of range", wanted)
         return value
+
+
+def _shown(value: Any) -> str:
+    """The value, of a long one its beginning: a file of another kind is one long text to YAML."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
+
+
+def _no_number(value: Any) -> str:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return "no number"
+    return "text to YAML, which takes 1.0e+6 for a number, and neither 1e6 nor what is in quotes"
 
 
 def _document(path: str | Path) -> Any:
@@ -217,4 +233,4 @@ def _document(path: str | Path) -> Any:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}; correct the path") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:  # JSON and UTF-8 errors are ValueErrors
         problem = " ".join(str(error).split())
-        raise ProfileError(f"{path}: is neither YAML nor JSON: {problem}; correct it") from error
+        raise ProfileError(f"{path}: is neither YAML nor JSON: {problem[:200]}; correct it") from error

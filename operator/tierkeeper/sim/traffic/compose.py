@@ -57,7 +57,7 @@ def scale(requests: Requests, factor: Curve | float, *, seed: int, spread_second
     """
     peak = factor.peak if isinstance(factor, Curve) else factor
     if not 0 <= peak <= _MAX_FACTOR:
-        raise ValueError(f"scale: factor {peak:g} must be between 0 and {_MAX_FACTOR:,.0f}")
+        raise ValueError(f"a trace times {peak:g}: the factor must be between 0 and {_MAX_FACTOR:,.0f}")
     if not len(requests):
         return requests
     check_size(len(requests) * peak)

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 _BLOCK_ROWS = 100_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _SHOWN_CHARACTERS = 60
+LATEST_SECONDS = 32_503_680_000.0
+"""The year 3000 in seconds since 1970: a stamp beyond it is in a finer unit."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,18})?)?", re.ASCII)
 """numpy alone would also read "now" and a bare year, and take a 19th digit for a time zone."""
 
@@ -102,6 +104,7 @@ class _Parser:
             at = next(i for i, cell in enumerate(cells) if not self._readable(cell))
             raise self._error(lines[at], cells[at], self._unreadable(cells[at])) from None
         if self.column.ascending and self.first is None:
+            self._check_unit(float(values[0]), cells[0], lines[0])
             self.first = float(values[0])
         with np.errstate(invalid="ignore"):  # infinity less itself; the next line finds it
             reached = values if self.first is None else values - self.first
@@ -114,6 +117,17 @@ class _Parser:
         if self.column.ascending:
             self._check_order(values, cells, lines)
         self.blocks.append(reached)
+
+    def _check_unit(self, seconds: float, cell: str, line: int) -> None:
+        """A stamp of milliseconds since 1970 would make 58 minutes 40 days."""
+        if not self.dates and LATEST_SECONDS < seconds < math.inf:
+            raise TraceError(
+                self.file,
+                f"{_shown(cell)} is after the year 3000 as this column is read: its unit is a finer one",
+                remedy=f"divide milliseconds by 1,000, microseconds by a million; write {self.column.expects}",
+                line=line,
+                column=self.header,
+            )
 
     def _check_order(self, values: NDArray[np.float64], cells: list[str], lines: list[int]) -> None:
         falls = np.diff(values, prepend=self.last) < 0
@@ -261,6 +275,10 @@ def _parsed(file: Path, reader: Any) -> Iterator[Row]:
 def _find(file: Path, header: Sequence[str], column: Column, *, line: int) -> int:
     folded = [name.casefold() for name in header]
     for name in column.names:
+        if folded.count(name.casefold()) > 1:
+            raise TraceError(
+                file, "two columns have this name", remedy="rename or remove one of them", line=line, column=name
+            )
         if name.casefold() in folded:
             return folded.index(name.casefold())
     others = [name for name in column.names if name != column.title]
