@@ -118,6 +118,7 @@ def test_an_option_is_for_all_or_one_a_trace(folder: Path) -> None:
             "--gpus 1: the start needs 2, for 1 replica of high and 1 replica of low; give --gpus 2 or more\n",
         ),
         (["--tier", "both.yaml", "--gpus", "3", "--replicas", "2"], "give --gpus 4 or more, or fewer --replicas"),
+        (["--tier", "both.yaml", "--law", "poisson", "--law", "gamma:2"], "--law and --where are for traces of format"),
         (["--tier", "both.yaml", "--law", "gamma:2"], "--law and --where are for traces of format rate"),
     ],
 )
@@ -134,3 +135,14 @@ def test_what_does_not_belong_together_says_how_many_there_are_and_are_wanted(
 def test_an_option_twice_for_one_trace_is_too_much(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate("--trace", folder / "much.csv", "--format", "azure", "--scale", "1", "--scale", "2") == 2
     assert "--scale is given 2 times for 1 trace; give it once\n" in capsys.readouterr().err
+
+
+def test_a_law_for_each_trace_is_refused_where_one_has_its_own_arrivals(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rate.csv").write_text("t_s,rate_rps\n0,3\n60,3\n")
+    traces = ("--trace", folder / "rate.csv", "--format", "rate", "--trace", folder / "little.csv", "--format", "azure")
+    tiers = ("--tier", folder / "both.yaml", "--policy", "static")
+    assert simulate(*traces, *tiers, "--law", "gamma:2") == 0
+    assert simulate(*traces, *tiers, "--law", "gamma:2", "--law", "gamma:3") == 2
+    assert "others have their own arrivals: leave them out" in capsys.readouterr().err

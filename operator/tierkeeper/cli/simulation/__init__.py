@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 from tierkeeper.cli.plan import PlanError
 from tierkeeper.cli.simulate import OptionError
 from tierkeeper.cli.simulation.files import FileError, check_outputs, write
-from tierkeeper.cli.simulation.tiers import parts, sim_tiers, specs_of, traffic_of
+from tierkeeper.cli.simulation.tiers import default_tier, long_prompt, parts, sim_tiers, specs_of, traffic_of
 from tierkeeper.cli.simulation.told import check, notes, show
 from tierkeeper.sim.loop import ImpossibleRunError, Progress, Settings, SimTier, simulate
 from tierkeeper.sim.peers import catalog
@@ -34,14 +34,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate, print, write. Exit code 1 where a file cannot be used. Raises OptionError."""
     check_outputs(arguments)
     try:
+        policies = _policies(arguments.policy or ["tierkeeper"])
         try:
             played = parts(arguments)
+            given = specs_of(arguments.tier, played)  # refused before a long trace is read, as all above
             traffic = traffic_of(arguments, played)
-            specs = specs_of(arguments.tier, played, traffic)
+            specs = given or [default_tier(played[0].profile, long_prompt=long_prompt(traffic[0]))]
             tiers = sim_tiers(arguments, played, traffic, specs)
         except ValueError as error:  # what is drawn from or started with checks its own numbers
             raise FileError(str(error)) from error
-        policies = _policies(arguments.policy or ["tierkeeper"])
         for note in notes(arguments, specs, tiers):
             print(f"tierkeeper simulate: note: {note}", file=sys.stderr)
         runs = [_simulate(tiers, policy, arguments) for policy in policies]

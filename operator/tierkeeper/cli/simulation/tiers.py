@@ -20,7 +20,7 @@ from tierkeeper.sim.binned import capacity
 from tierkeeper.sim.loop import SimTier, pool_config
 from tierkeeper.sim.model import Requests, Startup
 from tierkeeper.sim.profiles import DEFAULT_PROFILE, EngineProfile, find_profile
-from tierkeeper.sim.traffic import Law, TraceError, TraceFormat, load_requests, parse_law
+from tierkeeper.sim.traffic import POISSON, Law, TraceError, TraceFormat, load_requests, parse_law
 from tierkeeper.slo.messages import count
 from tierkeeper.tier import Bounds, Engine, Mode, Model, Objective, Resources, Scaling, TierKey, TierSpec
 
@@ -67,21 +67,22 @@ def parts(arguments: argparse.Namespace) -> list[Part]:
             )
         return values
 
-    laws = each("--law", "poisson", arguments.law)
     found = [
         Part(trace=trace, form=form, scale=scale, law=_law(law), profile=find_profile(name), start_up=wait, replicas=n)
         for trace, form, scale, law, name, wait, n in zip(
             traces,
             each("--format", "azure", arguments.format),
             each("--scale", 1.0, arguments.scale),
-            laws,
+            each("--law", "poisson", arguments.law),
             each("--profile", DEFAULT_PROFILE, arguments.profile),
             each("--start-up", 120.0, arguments.start_up),
             each("--replicas", None, arguments.replicas),
             strict=True,
         )
     ]
-    if (arguments.law or arguments.where) and all(part.form != "rate" for part in found):
+    requests = [part for part in found if part.form != "rate"]
+    own = len(arguments.law or ()) > 1 and any(part.law != POISSON for part in requests)
+    if own or ((arguments.law or arguments.where) and len(requests) == len(found)):
         raise OptionError(
             "--law and --where are for traces of format rate; others have their own arrivals: leave them out"
         )
@@ -128,24 +129,24 @@ def _requests(part: Part, *, seed: int, where: dict[str, str]) -> Requests:
     return found
 
 
-def specs_of(files: list[str] | None, played: Sequence[Part], traffic: Sequence[Requests]) -> list[TierSpec]:
-    """The tiers of the files as they stand there, one for each trace, or a usual one."""
+def specs_of(files: list[str] | None, played: Sequence[Part]) -> list[TierSpec] | None:
+    """The tiers of the files as they stand there, one for each trace; None where no file is given."""
     if files is None:
         if len(played) > 1:
             raise OptionError(
                 f"{len(played)} traces and no --tier; give {len(played)} tiers, one for each trace in order"
             )
-        return [default_tier(played[0].profile, long_prompt=long_prompt(traffic[0]))]
-    found = [(file, spec) for file in files for spec in _tiers_in(file)]
+        return None
+    found = [spec for file in files for spec in _tiers_in(file)]
     if len(found) != len(played):
         raise OptionError(
-            f"{count(len(found), 'tier')} ({', '.join(spec.key.name for _, spec in found)}) and"
+            f"{count(len(found), 'tier')} ({', '.join(spec.key.name for spec in found)}) and"
             f" {count(len(played), 'trace')}; give {count(len(found), '--trace')}, one for each tier in order"
         )
-    keys = [spec.key for _, spec in found]
+    keys = [spec.key for spec in found]
     if twice := sorted({str(key) for key in keys if keys.count(key) > 1}):
         raise OptionError(f"--tier: {', '.join(twice)} is given more than once; give each tier a name of its own")
-    return [spec for _, spec in found]
+    return found
 
 
 def _tiers_in(file: str) -> list[TierSpec]:
