@@ -80,6 +80,15 @@ def test_a_change_of_our_law_reruns_ours_alone(tmp_path: Path, monkeypatch: pyte
     cache.code.cache_clear()
 
 
+def test_two_processes_play_ours_a_part_of_it_and_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "traffic", lambda *_: small.scenario())  # the other processes are forks of this one
+    ours, part = (next(one for one in entries() if one.name == name) for name in ("tierkeeper", "no-forecast"))
+    wanted = [Job(scenario, entry) for scenario in ("one", "two") for entry in (ours, part, HPA)]
+    rows = Runner(workers=2)(wanted)
+    assert [row["requests"] for row in rows] == [len(small.tier().requests)] * len(wanted)
+    assert rows == [jobs.done(job) for job in wanted]
+
+
 def test_half_a_file_is_no_result(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"attainment": 0.')
     assert cache.load("x") is None
