@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,17 @@ def test_two_processes_play_ours_a_part_of_it_and_a_peer(monkeypatch: pytest.Mon
     rows = Runner(workers=2)(wanted)
     assert [row["requests"] for row in rows] == [len(small.tier().requests)] * len(wanted)
     assert rows == [jobs.done(job) for job in wanted]
+
+
+def test_a_run_that_fails_ends_those_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def do(job: Job) -> object:
+        return time.sleep(300.0) if job.scenario == "one" else {}["nothing"]
+
+    monkeypatch.setattr(jobs, "do", do)
+    began = time.monotonic()
+    with pytest.raises(KeyError):
+        Runner(workers=2)([Job("one", HPA), Job("two", HPA)])
+    assert time.monotonic() - began < 60.0
 
 
 def test_half_a_file_is_no_result(tmp_path: Path) -> None:
