@@ -196,7 +196,7 @@ def _write(sheets: Sequence[Sheet], options: argparse.Namespace) -> None:
     picture(sheets, drawn)
     texts = {
         "policy.json": json.dumps(whole, ensure_ascii=False, indent=1) + "\n",
-        "policy.html": page(sheets, title="The policy scoreboard", notes=notes),
+        "policy.html": page(sheets, title="The policy scoreboard", notes=notes, drawn=drawn.read_bytes()),
         "policy.md": markdown(sheets),
     }
     for name, text in texts.items():

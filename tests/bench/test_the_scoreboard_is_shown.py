@@ -21,7 +21,6 @@ from bench.policy.scenarios import Scenario
 from bench.policy.tuning import Trial, choose
 from tests.bench import small
 
-
 BOTH = ("--scenario", "cap-8", "--startup", "60", "--policy", "tierkeeper", "--policy", "hpa")
 
 
@@ -34,7 +33,8 @@ def row(*, attainment: float, hours: float, kept: bool = True) -> Row:
         "budget_use": (1 - attainment) / 0.01,
         "worst_hour_burn": 1.0,
         "gpu_hours": hours,
-        "reversals_per_day": 0.0,
+        "reversals_per_day": 48.0,
+        "seconds": 1800.0,
         "inversion_seconds": 0.0,
         "tiers": {},
     }
@@ -61,6 +61,15 @@ def test_hours_and_efficiency_are_told_against_the_budget_aware_oracle() -> None
     assert seen["attainment"] == "99.50 %"
 
 
+def test_reversals_of_half_an_hour_are_a_count() -> None:
+    assert cells(sheet(), "tierkeeper")["reversals"] == "1"
+
+
+def test_the_page_holds_the_picture() -> None:
+    drawn = page([sheet()], title="t", notes=[], drawn=b"picture")
+    assert 'src="data:image/png;base64,cGljdHVyZQ=="' in drawn
+
+
 def test_a_missed_objective_is_marked() -> None:
     assert cells(sheet(), "hpa")["attainment"] == "95.00 % *"
 
@@ -76,7 +85,7 @@ def test_the_summary_counts_kept_promises_and_takes_ratios_of_recorded_traffic_o
 
 
 def test_the_page_holds_every_policy_and_escapes_what_it_is_given() -> None:
-    text = page([sheet()], title="t", notes=[])
+    text = page([sheet()], title="t", notes=[], drawn=b"picture")
     assert "a &lt;day&gt;" in text
     assert all(f">{name}<" in text for name in ("tierkeeper", "hpa", "budget-oracle"))
     assert "http://" not in text
