@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.policy.measures import Row
+from tierkeeper.sim.report import reversals
 
 NONE = "–"
 
@@ -69,9 +70,9 @@ COLUMNS: Sequence[Column] = (
         lambda sheet, line: _number(sheet.efficiency(line), 2),
     ),
     (
-        "reversals / day",
-        "Directions changed within twice the start-up",
-        lambda _, line: _number(line.row.get("reversals_per_day")),
+        "reversals",
+        "Directions changed within twice the start-up; a day, in runs of a day or more",
+        lambda _, line: _reversals(line.row),
     ),
     (
         "first action",
@@ -191,6 +192,11 @@ def _by_change(row: Row) -> list[list[Row]]:
 
 def _attainment(row: Row) -> str:
     return _percent(row["attainment"], 2) + ("" if row["kept"] else " *")
+
+
+def _reversals(row: Row) -> str:
+    per_day = row.get("reversals_per_day")
+    return NONE if per_day is None else reversals(per_day, seconds=row["seconds"])
 
 
 def _late(row: Row) -> str:

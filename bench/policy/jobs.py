@@ -41,10 +41,20 @@ class Job:
     fault: Fault = NONE
 
     @property
+    def start(self) -> float:
+        """Median seconds from a pod scheduled to Ready: the fault's, where it has some."""
+        return self.fault.startup_seconds or self.startup_seconds
+
+    @property
+    def title(self) -> str:
+        """``azure-2023, start-up 120 s, tierkeeper, fault down``."""
+        fault = f", fault {self.fault.name}" if self.fault != NONE else ""
+        return f"{self.scenario}, start-up {self.start:g} s, {self.entry.name}{fault}"
+
+    @property
     def key(self) -> str:
         stretch = QUICK.get(self.scenario) if self.quick else None
-        start = self.fault.startup_seconds or self.startup_seconds
-        what = (self.scenario, start, self.seed, stretch, self.entry.settings or self.entry.name)
+        what = (self.scenario, self.start, self.seed, stretch, self.entry.settings or self.entry.name)
         given = (
             self.fault if self.entry.kind is Kind.OURS else NONE
         )  # the others have no profile that could be wrong, nor a restart
@@ -61,7 +71,7 @@ def do(job: Job, progress: Progress | None = None) -> Row:
     found = done(job)
     if found is None:
         began = time.perf_counter()
-        built = traffic(job.scenario, job.fault.startup_seconds or job.startup_seconds, job.seed, job.quick)
+        built = traffic(job.scenario, job.start, job.seed, job.quick)
         found = run(built, job.entry, seed=job.seed, fault=job.fault, progress=progress) | {
             "story": told(job, built),
             "recorded": built.recorded,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -15,12 +16,16 @@ _STYLE = """
   --card:#1a202a; --ours:#6ea8e5; --bad:#f0776a; } }
 body { margin:0; background:var(--page); color:var(--ink); font:15px/1.5 system-ui, sans-serif; }
 main { max-width:1240px; margin:0 auto; padding:24px 20px 60px; }
+h1, h2, p { overflow-wrap:anywhere; }
 h1 { font-size:24px; margin:0 0 4px; } h2 { font-size:18px; margin:32px 0 2px; }
 p { margin:4px 0 10px; color:var(--soft); }
 .card { background:var(--card); border:1px solid var(--line); border-radius:8px; padding:10px 14px; overflow-x:auto; }
 table { border-collapse:collapse; width:100%; font-size:13px; font-variant-numeric:tabular-nums; }
 th, td { padding:4px 8px; text-align:right; border-bottom:1px solid var(--line); white-space:nowrap; }
-th { color:var(--soft); } th:first-child, td:first-child, td:last-child.words { text-align:left; }
+th { color:var(--soft); white-space:normal; vertical-align:bottom; }
+th:first-child, td:first-child, th.words, td.words { text-align:left; }
+td.words { white-space:normal; min-width:180px; }
+.picture { margin-top:12px; } .picture img { display:block; max-width:100%; margin:0 auto; }
 tr:last-child td { border-bottom:0; } tr.ours td { color:var(--ours); font-weight:600; }
 tr.bound td { color:var(--soft); font-style:italic; } td.bad { color:var(--bad) !important; }
 """
@@ -38,9 +43,11 @@ LEAST_BAD = 1e-5
 """Fewer bad requests than this are drawn as this."""
 
 
-def page(sheets: Sequence[Sheet], *, title: str, notes: Sequence[str]) -> str:
-    """The summary, then a table a scenario; it needs no network and no script."""
+def page(sheets: Sequence[Sheet], *, title: str, notes: Sequence[str], drawn: bytes) -> str:
+    """The summary, the picture (a PNG), then a table a scenario; it needs no network and no script."""
     parts = [_table([name for name, _ in SUMMARY], [what for _, what in SUMMARY], summary(sheets), words=True)]
+    image = f"data:image/png;base64,{base64.b64encode(drawn).decode()}"
+    parts.append(f'<div class="card picture"><img alt="Attainment against GPU-hours" src="{image}"></div>')
     for sheet in sheets:
         shown = columns(sheet)
         lines = [[text(sheet, line) for _, _, text in shown] for line in sheet.lines]
@@ -143,7 +150,10 @@ def _table(
     bounds: Sequence[str] = (),
     words: bool = False,
 ) -> str:
-    head = "".join(f'<th title="{escape(tip)}">{escape(name)}</th>' for name, tip in zip(heads, what, strict=True))
+    head = "".join(
+        f'<th title="{escape(tip)}"{_words(words and place == len(heads))}>{escape(name)}</th>'
+        for place, (name, tip) in enumerate(zip(heads, what, strict=True), start=1)
+    )
     body = "".join(_line(line, bound=line[0] in bounds, words=words) for line in lines)
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -157,5 +167,9 @@ def _line(cells: Sequence[str], *, bound: bool, words: bool) -> str:
     return f"<tr{style}>{''.join(found)}</tr>"
 
 
+def _words(last: bool) -> str:
+    return ' class="words"' if last else ""
+
+
 def _style(cell: str, *, last: bool) -> str:
-    return ' class="words"' if last else ' class="bad"' if cell.endswith(" *") else ""
+    return _words(last) if last else ' class="bad"' if cell.endswith(" *") else ""

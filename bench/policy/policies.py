@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Entry:
     settings: str = ""
     """All that it was set to: a result is only as good as long as this is the same."""
     make: Callable[[], Policy] | None = None
-    """None: a bound, computed from the whole traffic."""
+    """None: a bound, computed from the whole traffic. Pickled on its way to another process, so no lambda."""
     knows: bool = False
     """It knows traffic that no policy can know, or was set for the very scenario: no rival, a measure."""
 
@@ -74,7 +75,9 @@ HERE: Mapping[str, Sequence[Mapping[str, Any]]] = {
 def entries() -> list[Entry]:
     """All that can be run here and now, in the order of the scoreboard."""
     found = [Entry("tierkeeper", Kind.OURS, "the shipped law", make=Ours)]
-    found += [Entry(name, Kind.OURS, f"ours, {name.replace('-', ' ')}", make=make) for name, make in VARIANTS.items()]
+    found += [
+        Entry(name, Kind.OURS, f"ours, {name.replace('-', ' ')}", make=partial(_variant, name)) for name in VARIANTS
+    ]
     found.append(Entry("static-peak", Kind.BOUND, "the replicas of the peak, all the time", make=Static, knows=True))
     found += [one for name in catalog.DEFAULTS if missing(name) is None for one in _peer(name)]
     found.append(Entry("oracle", Kind.BOUND, "by the mean rate of each slot, start-up known", knows=True))
@@ -102,9 +105,8 @@ def missing(name: str) -> str | None:
 def peer_entry(name: str, changed: Mapping[str, Any], *, called: str, about: str, knows: bool = False) -> Entry:
     """A peer with some of its published settings changed."""
     settings = dataclasses.replace(catalog.DEFAULTS[name], **changed)
-    return Entry(
-        called, Kind.PEER, about, repr(settings), make=lambda: catalog.peer(settings, name=called), knows=knows
-    )
+    make = partial(catalog.peer, settings, name=called)
+    return Entry(called, Kind.PEER, about, repr(settings), make=make, knows=knows)
 
 
 def tuned() -> Mapping[str, Mapping[str, Any]]:
@@ -118,6 +120,10 @@ def tuned() -> Mapping[str, Mapping[str, Any]]:
 def words(changed: Mapping[str, Any]) -> str:
     """``target utilization 0.5``."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changed.items())
+
+
+def _variant(name: str) -> Policy:
+    return VARIANTS[name]()
 
 
 def _peer(name: str) -> list[Entry]:

@@ -1,13 +1,15 @@
-"""Runs jobs, with what is stored first, one bar for all, in one process or several."""
+"""Runs jobs, with what is stored first, in one process or several; one bar for all, or a line each in a pipe."""
 
 from __future__ import annotations
 
+import multiprocessing
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.policy import jobs
 from bench.policy.jobs import Job
@@ -38,35 +40,60 @@ class Runner:
             )
             with bar:
                 task = bar.add_task("policies", total=len(todo), share="")
-                for place, row in self._run(wanted, todo, bar, task):
+
+                def told(place: int, row: Row) -> None:
                     found[place] = row
                     bar.advance(task)
+
+                if self._workers > 1:
+                    self._spread(wanted, todo, told, quiet=not bar.disable)
+                else:
+                    for number, place in enumerate(todo, start=1):
+                        job = wanted[place]
+                        bar.update(task, description=job.title, share="")
+                        _say(number, len(todo), job, quiet=not bar.disable)
+                        told(place, jobs.do(job, lambda share: bar.update(task, share=f"{share:.0%}")))
         return [row for row in found if row is not None]
 
-    def _run(self, wanted: Sequence[Job], todo: Sequence[int], bar: Progress, task: TaskID):  # type: ignore[no-untyped-def]
-        """Yields (place, row) as they are done."""
-        if self._workers > 1:
-            yield from self._spread(wanted, todo)
-            return
-        for place in todo:
-            job = wanted[place]
-            name = f"{job.scenario}, {job.entry.name}"
-            bar.update(task, description=name, share="")
-            if bar.disable:
-                print(name, file=sys.stderr, flush=True)
-            yield place, jobs.do(job, lambda share: bar.update(task, share=f"{share:.0%}"))
-
-    def _spread(self, wanted: Sequence[Job], todo: Sequence[int]):  # type: ignore[no-untyped-def]
+    def _spread(
+        self, wanted: Sequence[Job], todo: Sequence[int], told: Callable[[int, Row], None], *, quiet: bool
+    ) -> None:
         """Whole scenarios to one process each, as building one takes a while."""
         groups: dict[object, list[int]] = {}
         for place in todo:
             job = wanted[place]
             groups.setdefault((job.scenario, job.startup_seconds, job.fault.startup_seconds), []).append(place)
-        with ProcessPoolExecutor(self._workers) as pool:
-            waiting = {pool.submit(_all, [wanted[place] for place in group]): group for group in groups.values()}
+        numbers = {place: number for number, place in enumerate(todo, start=1)}
+        pool = ProcessPoolExecutor(self._workers, initializer=_leave_ctrl_c_to_the_parent)
+        try:
+            waiting = {}
+            for group in groups.values():
+                tasks = [(numbers[place], wanted[place]) for place in group]
+                waiting[pool.submit(_all, tasks, len(todo), quiet=quiet)] = group
             for future in as_completed(waiting):
-                yield from zip(waiting[future], future.result(), strict=True)
+                for place, row in zip(waiting[future], future.result(), strict=True):
+                    told(place, row)
+        except BaseException:  # an interrupt, too: the processes would play on to the end of what they were given
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _all(group: Sequence[Job]) -> list[Row]:
-    return [jobs.do(job) for job in group]
+def _leave_ctrl_c_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _all(tasks: Sequence[tuple[int, Job]], of: int, *, quiet: bool) -> list[Row]:
+    rows = []
+    for number, job in tasks:
+        _say(number, of, job, quiet=quiet)
+        rows.append(jobs.do(job))
+    return rows
+
+
+def _say(number: int, of: int, job: Job, *, quiet: bool) -> None:
+    """What begins now, for a log; ``quiet``: a bar tells it."""
+    if not quiet:
+        print(f"{number} of {of}: {job.title}", file=sys.stderr, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,26 @@ def test_a_change_of_our_law_reruns_ours_alone(tmp_path: Path, monkeypatch: pyte
     assert keys()[0] != ours
     assert keys()[1] == peers
     cache.code.cache_clear()
+
+
+def test_two_processes_play_ours_a_part_of_it_and_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "traffic", lambda *_: small.scenario())  # the other processes are forks of this one
+    ours, part = (next(one for one in entries() if one.name == name) for name in ("tierkeeper", "no-forecast"))
+    wanted = [Job(scenario, entry) for scenario in ("one", "two") for entry in (ours, part, HPA)]
+    rows = Runner(workers=2)(wanted)
+    assert [row["requests"] for row in rows] == [len(small.tier().requests)] * len(wanted)
+    assert rows == [jobs.done(job) for job in wanted]
+
+
+def test_a_run_that_fails_ends_those_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def do(job: Job) -> object:
+        return time.sleep(300.0) if job.scenario == "one" else {}["nothing"]
+
+    monkeypatch.setattr(jobs, "do", do)
+    began = time.monotonic()
+    with pytest.raises(KeyError):
+        Runner(workers=2)([Job("one", HPA), Job("two", HPA)])
+    assert time.monotonic() - began < 60.0
 
 
 def test_half_a_file_is_no_result(tmp_path: Path) -> None:

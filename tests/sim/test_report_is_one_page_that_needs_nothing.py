@@ -15,12 +15,13 @@ import pytest
 
 from tests.sim.worlds import sim_tier, tier_spec, traffic
 from tierkeeper.engine.latency import LLAMA_8B_2XA100
+from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.binned import binned, capacity
 from tierkeeper.sim.loop import simulate
 from tierkeeper.sim.plot import Line, Mark, Plot, svg, time_ticks
 from tierkeeper.sim.policy import Ours, Static
-from tierkeeper.sim.record import Run
-from tierkeeper.sim.report import report
+from tierkeeper.sim.record import Entry, Run
+from tierkeeper.sim.report import report, reversals
 
 GOLDEN = Path(__file__).parents[1] / "golden/sim/plot.svg"
 PLOTS = 7
@@ -174,14 +175,96 @@ def test_capacity_is_the_largest_batch_within_the_target() -> None:
     assert none > bound
 
 
+def only(run: Run, **changed: object) -> Run:
+    """A run whose one tier is another one in these points."""
+    (key,) = run.tiers
+    return dataclasses.replace(run, tiers={key: dataclasses.replace(run.tiers[key], **changed)})  # type: ignore[arg-type]
+
+
 def test_a_tier_without_a_promise_has_a_page_too(runs: list[Run]) -> None:
-    (key,) = runs[1].tiers
-    tier = runs[1].tiers[key]
-    spec = dataclasses.replace(tier.spec, objective=None)
-    bare = dataclasses.replace(runs[1], tiers={key: dataclasses.replace(tier, spec=spec)})
-    found = report([bare], title="Batch")
+    (tier,) = runs[1].tiers.values()
+    found = report([only(runs[1], spec=dataclasses.replace(tier.spec, objective=None))], title="Batch")
     assert "promises nothing" in found
     assert 'class="target" x1' not in found
+    assert found.count('<svg class="plot"') == PLOTS - 1
+    assert "Error budget left" not in found
+
+
+def test_a_label_of_the_axis_is_short_as_the_unit_is_in_the_title() -> None:
+    line = Line("line", np.arange(3.0), np.array([0.0, 60_000.0, 100_000.0]))
+    drawn = svg(Plot("Demand", "req/s", [line], seconds=2.0))
+    assert ">Demand (req/s)</text>" in drawn
+    labels = re.findall(r'class="label end" x="52"[^>]*>([^<]*)<', drawn)
+    assert labels == ["0", "25,000", "50,000", "75,000", "100,000"]
+
+
+@pytest.mark.parametrize(("most", "levels"), [(1.0, "0 1"), (9.0, "0 3 6 9"), (90.0, "0 25 50 75 100")])
+def test_what_is_counted_has_whole_numbers_at_its_axis(most: float, levels: str) -> None:
+    drawn = svg(Plot("Replicas", "", [Line("line", np.arange(2.0), np.array([0.0, most]))], seconds=2.0, whole=True))
+    assert re.findall(r'class="label end" x="52"[^>]*>([^<]*)<', drawn) == levels.split()
+
+
+def test_a_value_alone_is_a_dot() -> None:
+    drawn = svg(Plot("plot", "", [Line("line", np.arange(3.0), np.array([np.nan, 1.0, np.nan]))], seconds=2.0))
+    assert re.search(r'd="M[\d.]+ [\d.]+h0"', drawn)
+
+
+def test_marks_are_in_the_legend_where_there_are_some() -> None:
+    line = Line("line", np.arange(2.0), np.ones(2))
+    marked, bare = (svg(Plot("plot", "", [line], 1.0, marks=marks)) for marks in ([Mark(0.5, "add")], []))
+    assert '<tspan class="mark">' in marked
+    assert "mark" not in bare
+
+
+def test_a_budget_that_the_policy_never_saw_has_no_line_and_a_sentence(page: str) -> None:
+    assert "as the policy saw it" not in page
+    assert page.count("known after about 30 min and 300 requests") == 2
+
+
+def test_an_overspent_budget_says_how_far_it_fell(page: str, runs: list[Run]) -> None:
+    (tier,) = runs[1].tiers.values()
+    lowest = 100 * binned(tier, runs[1].seconds).budget_left.min()
+    assert f"the lowest value is {lowest:,.0f}%" in page
+
+
+def test_where_nobody_was_served_the_missing_line_is_explained(runs: list[Run]) -> None:
+    (tier,) = runs[1].tiers.values()
+    ttft = np.where(tier.requests.arrival > 600.0, np.nan, tier.outcome.ttft)
+    starved = only(runs[1], outcome=dataclasses.replace(tier.outcome, ttft=ttft))
+    assert "never got a first token" in report([starved], title="Starved")
+
+
+def change(at: float, *, reason: str = "") -> Entry:
+    return Entry(at, before=Levers(replicas=1, max_num_seqs=32), after=Levers(2, 32), reason=reason, message=reason)
+
+
+def test_changes_after_the_traffic_are_told_apart_and_not_drawn(runs: list[Run]) -> None:
+    late = only(runs[1], decisions=(change(60.0), change(runs[1].seconds + 60.0)))
+    found = report([late], title="Late")
+    assert "<h3>1 change, and 1 after the traffic, in no figure and no plot</h3>" in found
+    assert found.count('<tr class="after">') == 1
+    assert found.count('<line class="mark"') == 3  # TTFT, TPOT, replicas
+
+
+def test_a_policy_that_gives_no_reasons_has_no_columns_for_them(runs: list[Run]) -> None:
+    silent, talking = (
+        report([only(runs[1], decisions=(change(60.0, reason=reason),))], title="T") for reason in ("", "why")
+    )
+    assert ">reason</th>" not in silent
+    assert ">reason</th>" in talking
+
+
+def test_the_page_holds_what_it_takes_to_make_it_again(runs: list[Run]) -> None:
+    found = report(runs, title="Again", command="tierkeeper simulate --trace 'a <b>.csv'", seed=3)
+    assert "<code>tierkeeper simulate --trace &#x27;a &lt;b&gt;.csv&#x27;</code>" in found
+    assert "one scrape old; seed 3." in found
+    assert re.search(r"Limits: 1 to \d+ replicas, max-num-seqs .*, 1 GPU a replica\. A step takes", found)
+    assert "8.5 ms + 0.03 ms a sequence + 0.076 ms per 1,000 tokens of its context + 62 ms per 1,000 prefill" in found
+
+
+def test_reversals_of_a_short_run_are_a_count() -> None:
+    assert reversals(96.0, seconds=900.0) == "1"
+    assert reversals(1.25, seconds=4 * 86400.0) == "1.2 / day"
 
 
 def test_a_real_browser_shows_it_without_a_complaint(page: str, tmp_path: Path) -> None:

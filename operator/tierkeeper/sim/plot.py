@@ -56,17 +56,24 @@ class Plot:
     logarithmic: bool = False
     floor: float | None = None
     """What lies below is drawn at this level."""
+    whole: bool = False
+    """Values are counts: the axis has whole numbers only."""
     marks: Sequence[Mark] = ()
+    marked: str = "change"
+    """What a mark is, for the legend."""
+    note: str = ""
+    """What the plot cannot show, for below it."""
 
 
 def svg(plot: Plot) -> str:
     """The plot as one ``<svg>`` element."""
     values = _axis(plot)
+    heading = f"{plot.title} ({plot.unit})" if plot.unit else plot.title
     parts = [
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(plot.title)}">',
-        f'<text class="title" x="{_LEFT}" y="15">{escape(plot.title)}</text>',
+        f'<text class="title" x="{_LEFT}" y="15">{escape(heading)}</text>',
         _legend(plot),
-        *(_grid(values, level, plot.unit) for level in values.levels),
+        *(_grid(values, level) for level in values.levels),
         *(_moment(at, label, plot.seconds) for at, label in time_ticks(plot.seconds)),
     ]
     parts += [_mark(mark, plot.seconds) for mark in plot.marks]
@@ -107,16 +114,17 @@ class _Axis:
 
 def _axis(plot: Plot) -> _Axis:
     low, high = _levels(plot)
-    return _logarithmic(low, high) if plot.logarithmic else _linear(low, high)
+    return _logarithmic(low, high) if plot.logarithmic else _linear(low, high, whole=plot.whole)
 
 
-def _linear(low: float, high: float) -> _Axis:
+def _linear(low: float, high: float, *, whole: bool) -> _Axis:
     """From 0, or from below it where there are such values, with about five round levels."""
     low, high = min(0.0, low), max(high, 0.0)
     high = high if high > low else low + 1.0
     rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
+    step = float(math.ceil(step)) if whole else step
     numbers = range(math.floor(low / step), math.ceil(high / step) + 1)
     levels = tuple(step * number for number in numbers)
     return _Axis(levels[0], levels[-1], levels, logarithmic=False)
@@ -149,9 +157,10 @@ def _across(at: float, seconds: float) -> float:
     return _LEFT + (WIDTH - _LEFT - _RIGHT) * at / seconds
 
 
-def _grid(axis: _Axis, level: float, unit: str) -> str:
+def _grid(axis: _Axis, level: float) -> str:
+    """A level; its unit is in the title, as no label of five digits and a unit fits beside the axis."""
     height = axis.place(level)
-    label = f"{level:g} {unit}".strip()
+    label = f"{level:,.0f}" if abs(level) >= 1000 else f"{level:g}"
     return (
         f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
         f'<text class="label end" x="{_LEFT - 6}" y="{height + 4:.1f}">{escape(label)}</text>'
@@ -176,6 +185,7 @@ def _legend(plot: Plot) -> str:
     names = [(f"s{number}", line.name) for number, line in enumerate(plot.lines, start=1)]
     names += [("target", "target")] if plot.target is not None else []
     words = [f'<tspan class="{style}">■</tspan>&#160;{escape(name)}' for style, name in names]
+    words += [f'<tspan class="mark">|</tspan>&#160;{escape(plot.marked)}'] if plot.marks else []
     return f'<text class="label end" x="{WIDTH - _RIGHT}" y="15">{"&#160;&#160; ".join(words)}</text>'
 
 
@@ -194,7 +204,8 @@ def _path(line: Line, number: int, axis: _Axis, seconds: float) -> str:
         place = f"{_across(at, seconds):.1f}"
         if pen and line.steps:
             commands.append(f"H{place}")
-        commands.append(f"{'L' if pen else 'M'}{place} {axis.place(value):.1f}")
+        height = f"{axis.place(value):.1f}"
+        commands.append(f"L{place} {height}" if pen else f"M{place} {height}h0")  # h0: a value alone is a dot
         pen = True
     style = f"line s{number}{' faint' if line.faint else ''}"
     return f'<path class="{style}" d="{"".join(commands)}"/>' if commands else ""

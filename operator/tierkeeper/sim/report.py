@@ -8,13 +8,15 @@ from html import escape
 
 import numpy as np
 
+from tierkeeper.render.promql import budget_step
 from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.binned import Binned, binned, capacity
 from tierkeeper.sim.plot import Line, Mark, Plot, svg
-from tierkeeper.sim.record import Entry, Run, TierRun
-from tierkeeper.sim.score import Score, score
+from tierkeeper.sim.record import Entry, Run, Series, TierRun
+from tierkeeper.sim.score import DAY_SECONDS, Score, score
+from tierkeeper.slo.burn import requests_to_tell
 from tierkeeper.slo.messages import latency
-from tierkeeper.tier import Objective, TierSpec
+from tierkeeper.tier import Bounds, Objective, TierSpec
 
 COLUMNS: Sequence[tuple[str, str]] = (
     ("policy", "The policy and, where there are several, the tier"),
@@ -28,7 +30,7 @@ COLUMNS: Sequence[tuple[str, str]] = (
     ("lost", "Rejected + cut + never served"),
     ("replica moves", "Changes of the replicas"),
     ("live moves", "Changes of max-num-seqs or of the token budget, without a restart"),
-    ("reversals / day", "Changes of direction within twice the start-up time"),
+    ("reversals", "Changes of direction within twice the start-up time; a day, in runs of a day or more"),
 )
 
 _STYLE = """
@@ -41,7 +43,8 @@ body { margin:0; background:var(--page); color:var(--ink); font:15px/1.5 system-
 main { max-width:1080px; margin:0 auto; padding:24px 20px 60px; }
 h1 { font-size:24px; margin:0 0 4px; } h2 { font-size:19px; margin:36px 0 8px; }
 h3 { font-size:15px; margin:4px 0 8px; }
-p { margin:4px 0 14px; color:var(--soft); }
+h1, h2, p { overflow-wrap:anywhere; } code { font-size:13px; }
+p { margin:4px 0 14px; color:var(--soft); } p.note { margin:6px 0 0; font-size:13px; }
 .card { background:var(--card); border:1px solid var(--line); border-radius:8px; padding:12px 14px; margin:12px 0;
   overflow-x:auto; }
 table { border-collapse:collapse; width:100%; font-size:13px; font-variant-numeric:tabular-nums; }
@@ -49,19 +52,26 @@ th, td { padding:5px 8px; text-align:right; border-bottom:1px solid var(--line);
 th { font-weight:600; color:var(--soft); white-space:normal; vertical-align:bottom; }
 tr:last-child td { border-bottom:0; }
 th:first-child, td:first-child, .left { text-align:left !important; }
+tr.after td { color:var(--soft); }
 td.why { white-space:normal; min-width:340px; } td.bad { color:var(--bad); font-weight:600; }
 summary { cursor:pointer; color:var(--soft); }
-svg.plot { display:block; width:100%; height:auto; }
+svg.plot { display:block; width:100%; min-width:640px; height:auto; }
 svg text { fill:var(--ink); font:12px system-ui, sans-serif; } svg .title { font-weight:600; font-size:13px; }
 svg .label { fill:var(--soft); } svg .end { text-anchor:end; } svg .mid { text-anchor:middle; }
-svg .grid { stroke:var(--line); } svg .line { fill:none; stroke-width:1.6; } svg .faint { stroke-opacity:.55; }
+svg .grid { stroke:var(--line); } svg .line { fill:none; stroke-width:1.6; stroke-linecap:round; }
+svg .faint { stroke-opacity:.55; }
 svg .target { stroke:var(--bad); stroke-dasharray:5 4; } svg tspan.target { fill:var(--bad); }
-svg .mark { stroke:var(--soft); stroke-opacity:.35; stroke-width:2; } svg .mark:hover { stroke-opacity:1; }
+svg line.mark { stroke:var(--soft); stroke-opacity:.35; stroke-width:2; } svg line.mark:hover { stroke-opacity:1; }
+svg tspan.mark { fill:var(--soft); }
 """ + "\n".join(f"svg path.s{n} {{ stroke:var(--s{n}); }} svg tspan.s{n} {{ fill:var(--s{n}); }}" for n in (1, 2, 3, 4))
 
 
-def report(runs: Sequence[Run], *, title: str) -> str:
-    """The page for one or more runs over the same traffic: one table for all, then the plots of each."""
+def report(runs: Sequence[Run], *, title: str, command: str = "", seed: int | None = None) -> str:
+    """The page for one or more runs over the same traffic: one table for all, then the plots of each.
+
+    ``command`` and ``seed`` are what it takes to make the page again.
+    """
+    again = f"<p>Made by <code>{escape(command)}</code></p>" if command else ""
     bodies = [_tier_part(run, tier, many=len(runs) > 1) for run in runs for tier in run.tiers.values()]
     return "\n".join(
         [
@@ -72,7 +82,7 @@ def report(runs: Sequence[Run], *, title: str) -> str:
             '<link rel="icon" href="data:,">',
             f"<style>{_STYLE}</style></head><body><main>",
             f"<h1>{escape(title)}</h1>",
-            f"<p>{escape(_about(runs))}</p>",
+            f"<p>{escape(_about(runs, seed))}</p>{again}",
             _table(runs),
             *bodies,
             "</main></body></html>\n",
@@ -92,8 +102,13 @@ def cells(run: Run, tier: TierRun, found: Score) -> list[str]:
         f"{found.rejected + found.cut + found.unserved:,}",
         f"{found.replica_changes:,}",
         f"{found.live_changes:,}",
-        f"{found.reversals_per_day:.1f}",
+        reversals(found.reversals_per_day, seconds=run.seconds),
     ]
+
+
+def reversals(per_day: float, *, seconds: float) -> str:
+    """``2``; of a run of a day or more ``1.3 / day``: an hour's one would be 24 a day."""
+    return f"{per_day:.1f} / day" if seconds >= DAY_SECONDS else f"{per_day * seconds / DAY_SECONDS:.0f}"
 
 
 def promise(spec: TierSpec) -> str:
@@ -115,11 +130,18 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:.1f} {unit}" if size > 60 else f"{seconds / size:.0f} {unit}"
 
 
-def _about(runs: Sequence[Run]) -> str:
+def _counted(number: int, thing: str) -> str:
+    """``1 change``, ``12,000 requests``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _about(runs: Sequence[Run], seed: int | None) -> str:
     first = runs[0]
     requests = sum(len(tier.requests) for tier in first.tiers.values())
     cap = f", at most {first.gpus} GPUs" if first.gpus is not None else ""
-    return f"{requests:,} requests in {duration(first.seconds)}{cap}; decided on scraped metrics, one scrape old."
+    drawn = f"; seed {seed}" if seed is not None else ""
+    about = f"{_counted(requests, 'request')} in {duration(first.seconds)}{cap}"
+    return f"{about}; decided on scraped metrics, one scrape old{drawn}."
 
 
 def _table(runs: Sequence[Run]) -> str:
@@ -138,16 +160,46 @@ def _table(runs: Sequence[Run]) -> str:
 def _tier_part(run: Run, tier: TierRun, *, many: bool) -> str:
     name = f"{tier.spec.key.name} under {run.policy}" if many or len(run.tiers) > 1 else tier.spec.key.name
     engine = f"{tier.profile.name}, a replica is Ready {tier.startup_seconds:g} s after it has its GPUs"
-    plots = "\n".join(f'<div class="card">{svg(plot)}</div>' for plot in _plots(run, tier))
-    heading = f"<h2>{escape(name)}</h2><p>{escape(f'{promise(tier.spec)}; {engine}.')}</p>"
-    return f"<section>{heading}\n{plots}\n{_decisions(tier)}</section>"
+    plots = "\n".join(_card(plot) for plot in _plots(run, tier))
+    words = "".join(f"<p>{escape(text)}</p>" for text in (f"{promise(tier.spec)}; {engine}.", _given(tier)))
+    return f"<section><h2>{escape(name)}</h2>{words}\n{plots}\n{_decisions(run, tier)}</section>"
+
+
+def _given(tier: TierRun) -> str:
+    """The bounds of the levers and the constants of a step, as the run was given them."""
+    scaling, step = tier.spec.scaling, tier.profile
+    tokens = scaling.max_num_batched_tokens
+    bounds = [f"{_range(scaling.replicas)} replicas", f"max-num-seqs {_range(scaling.max_num_seqs)}"]
+    bounds += [f"token budget {_range(tokens)}" if tokens is not None else "token budget left alone"]
+    bounds += [f"{_counted(tier.spec.resources.gpus_per_replica, 'GPU')} a replica"]
+    return (
+        f"Limits: {', '.join(bounds)}. A step takes {step.base_seconds * 1e3:g} ms"
+        f" + {step.per_sequence_seconds * 1e3:g} ms a sequence"
+        f" + {step.per_context_token_seconds * 1e6:g} ms per 1,000 tokens of its context"
+        f" + {step.per_prefill_token_seconds * 1e6:g} ms per 1,000 prefill tokens."
+    )
+
+
+def _range(bounds: Bounds) -> str:
+    return f"{bounds.min:,} to {bounds.max:,}" if bounds.min != bounds.max else f"{bounds.min:,}"
+
+
+def _card(plot: Plot) -> str:
+    """A plot, and below it what is not to be seen in it."""
+    notes = [plot.note] if plot.note else []
+    lowest = min((float(line.y[np.isfinite(line.y)].min(initial=math.inf)) for line in plot.lines), default=math.inf)
+    if plot.floor is not None and lowest < plot.floor:
+        edge, down = (f"{value:,.0f}{plot.unit}" for value in (plot.floor, lowest))
+        notes.append(f"Below {edge} a line stays at the edge; the lowest value is {down}.")
+    said = "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
+    return f'<div class="card">{svg(plot)}{said}</div>'
 
 
 def _plots(run: Run, tier: TierRun) -> Iterable[Plot]:
     series, truth, end = tier.series, binned(tier, run.seconds), run.seconds
     objective = tier.spec.objective or Objective(ratio=0.99)
     moves = tuple(
-        Mark(e.at, f"{_clock(e.at)} {e.message or _change(e)}") for e in tier.decisions if e.after != e.before
+        Mark(e.at, f"{_clock(e.at)} {e.message or _change(e)}") for e in _changes(tier.decisions) if e.at <= end
     )
 
     def steps(name: str, y: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Line:
@@ -161,6 +213,7 @@ def _plots(run: Run, tier: TierRun) -> Iterable[Plot]:
         target=objective.ttft_seconds,
         logarithmic=True,
         marks=moves,
+        note="Where P99 is missing, so many never got a first token." if np.isinf(truth.ttft_p99).any() else "",
     )
     yield Plot(
         "Time per output token",
@@ -183,26 +236,31 @@ def _plots(run: Run, tier: TierRun) -> Iterable[Plot]:
     pods = [steps("wanted", series.replicas), steps("Ready", series.ready), steps("starting", series.starting)]
     if (series.unschedulable > 0).any():
         pods.append(steps("without a GPU", series.unschedulable))
-    yield Plot("Replicas", "", pods, end, marks=moves)
-    yield Plot("max-num-seqs", "", [steps("of each replica", series.max_num_seqs)], end)
+    yield Plot("Replicas", "", pods, end, whole=True, marks=moves)
+    yield Plot("max-num-seqs", "", [steps("of each replica", series.max_num_seqs)], end, whole=True)
     if np.isfinite(series.max_num_batched_tokens).any():
-        yield Plot("Token budget of a step", "", [steps("of each replica", series.max_num_batched_tokens)], end)
+        budget = steps("of each replica", series.max_num_batched_tokens)
+        yield Plot("Token budget of a step", "tokens", [budget], end, whole=True)
     yield Plot(
         "Requests, as the policy saw them",
         "",
         [Line("running", series.at, series.running), Line("waiting", series.at, series.waiting)],
         end,
+        whole=True,
     )
-    yield Plot(
-        "Error budget left",
-        "%",
-        [
-            Line("of all requests so far", truth.at, truth.budget_left * 100),
-            Line("as the policy saw it", series.at, series.budget_left * 100),
-        ],
-        end,
-        floor=-100.0,
-    )
+    if tier.spec.objective is not None:
+        yield _budget_plot(tier.spec.objective, series, truth, end)
+
+
+def _budget_plot(objective: Objective, series: Series, truth: Binned, end: float) -> Plot:
+    lines, note = [Line("of all requests so far", truth.at, truth.budget_left * 100)], ""
+    if np.isfinite(series.budget_left[series.at <= end]).any():
+        lines.append(Line("as the policy saw it", series.at, series.budget_left * 100))
+    else:
+        soon = duration(2 * budget_step(objective.window_days * int(DAY_SECONDS)))
+        few = requests_to_tell(objective.error_budget)
+        note = f"The policy saw none: the period's budget is known after about {soon} and {few:,} requests."
+    return Plot("Error budget left", "%", lines, end, floor=-100.0, note=note)
 
 
 def _capacities(tier: TierRun, truth: Binned) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -217,25 +275,35 @@ def _capacities(tier: TierRun, truth: Binned) -> np.ndarray[tuple[int], np.dtype
     return np.array(found)
 
 
-def _decisions(tier: TierRun) -> str:
-    changes = [entry for entry in tier.decisions if entry.after != entry.before]
-    everything = (
-        [f"<h3>{len(changes):,} changes</h3>", _entries(changes)] if changes else ["<p>Nothing was changed.</p>"]
-    )
+def _decisions(run: Run, tier: TierRun) -> str:
+    changes = _changes(tier.decisions)
+    counted = [entry for entry in changes if entry.at <= run.seconds]
+    heading = _counted(len(counted), "change")
+    if len(changes) > len(counted):
+        heading += f", and {len(changes) - len(counted):,} after the traffic, in no figure and no plot"
+    everything = [f"<h3>{heading}</h3>", _entries(changes, run.seconds)] if changes else ["<p>Nothing was changed.</p>"]
     if len(tier.decisions) > len(changes):
-        summary = f"All {len(tier.decisions):,} decisions that differ from the one before, holds included"
-        everything.append(f"<details><summary>{summary}</summary>{_entries(tier.decisions)}</details>")
+        summary = f"Every decision that differs from the one before, holds included: {len(tier.decisions):,}"
+        body = _entries(tier.decisions, run.seconds)
+        everything.append(f"<details><summary>{summary}</summary>{body}</details>")
     return f'<div class="card">{"".join(everything)}</div>'
 
 
-def _entries(entries: Iterable[Entry]) -> str:
-    lines = "".join(
-        f'<tr><td>{_clock(e.at)}</td><td class="left">{escape(_change(e))}</td>'
-        f'<td class="left">{escape(e.reason)}</td><td class="left why">{escape(e.message)}</td></tr>'
-        for e in entries
-    )
-    heads = '<th>time</th><th class="left">levers</th><th class="left">reason</th><th class="left">message</th>'
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+def _changes(entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.after != entry.before]
+
+
+def _entries(entries: Sequence[Entry], end: float) -> str:
+    """The decisions as a table; without the columns of reason and message where a policy gives none."""
+    told = any(e.reason or e.message for e in entries)
+    lines = []
+    for e in entries:
+        style = ' class="after"' if e.at > end else ""
+        why = f'<td class="left">{escape(e.reason)}</td><td class="left why">{escape(e.message)}</td>' if told else ""
+        lines.append(f'<tr{style}><td>{_clock(e.at)}</td><td class="left">{escape(_change(e))}</td>{why}</tr>')
+    why = '<th class="left">reason</th><th class="left">message</th>' if told else ""
+    heads = f'<th>time</th><th class="left">levers</th>{why}'
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _change(entry: Entry) -> str:
