@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,8 @@ def write(runs: Sequence[Run], arguments: argparse.Namespace, *, title: str) -> 
         text = json.dumps({"runs": [as_dict(one) for one in runs]}, ensure_ascii=False, separators=(",", ":"))
         _save(arguments.json, text + "\n")
     if arguments.report:
-        _save(arguments.report, report(runs, title=title))
+        command = shlex.join(["tierkeeper", *sys.argv[1:]])
+        _save(arguments.report, report(runs, title=title, seed=arguments.seed, command=command))
 
 
 def _save(file: str, text: str) -> None:
