@@ -78,9 +78,9 @@ def test_bursts_from_the_first_minute_on_are_no_speed(on, off):
     pool = Pool()
     for _ in range(5):
         pool.runs(0.05, off).runs(25.0, on)
-    assert pool.speeds[-1] == pytest.approx(1.0, rel=0.05)
+    assert pool.speeds[-1] == pytest.approx(1.0, rel=0.1)
     assert max(pool.speeds) < 1.3
-    assert min(pool.speeds) > 0.8
+    assert min(pool.speeds) > 0.7
 
 
 def test_a_look_with_more_sequences_by_chance_is_no_slow_engine():

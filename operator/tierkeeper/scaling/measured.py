@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tierkeeper.engine.capacity import reading_speed, speed
 from tierkeeper.engine.flags import DEFAULT_BATCHED_TOKENS
 from tierkeeper.engine.latency import Lengths, Profile
-from tierkeeper.scaling.demand import RATE_SECONDS, Look
+from tierkeeper.scaling.demand import MOST_BUNCHING, RATE_SECONDS, Look
 from tierkeeper.slo.model import Traffic
 from tierkeeper.values import value
 
@@ -105,8 +105,8 @@ def measure(
     reading) do not decode.
 
     Nobody sees what runs between two looks: where a burst ends, 90, 90, 90, 0 and 0 sequences are a mean of anything
-    from 36 to 54. So a look counts for as many sequences as tell their mean as poorly by chance alone, (mean /
-    deviation) ** 2, if those are fewer: for one and a half there, for all where they vary like a Poisson process.
+    from 36 to 54. Looks that differ by more than loads bunch count for as many sequences as would differ so by chance,
+    MOST_BUNCHING * (mean / deviation) ** 2: for 7 of those 54.
     """
     pods = max(traffic.observed_pods, 1)
     ran = [one.present - one.waiting for one in looks if one.at >= looks[-1].at - RATE_SECONDS]
@@ -121,7 +121,8 @@ def measure(
         return found
     expected, known = decoding / slowness, found.speed or slowness
     slowness = min(max(slowness, known / MOST_CHANGE), known * MOST_CHANGE)
-    steady = min(1.0, running * len(ran) / max(sum([(one - running) ** 2 for one in ran]), 1e-9))
+    spread = sum([(one - running) ** 2 for one in ran]) / (len(ran) * running)
+    steady = min(1.0, MOST_BUNCHING / spread) if spread > 0 else 1.0
     chunk_tokens = (token_budget or DEFAULT_BATCHED_TOKENS) - batch
     read = _read(profile, traffic, step_seconds=step, chunk_tokens=chunk_tokens)
     shown, kv, usage = found.reading, found.kv_sequences, traffic.kv_cache_usage or 0.0
