@@ -90,6 +90,15 @@ def test_the_edges_of_a_burst_are_no_noise(factor):
     assert seen(minutes(*burst), rate=20.0).doubt < 2 * quiet
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_bursts_that_follow_each_other_are_no_noise_without_end(share):
+    """40/s and 0.2/s in turn, three minutes each, hardly leave a minute that is no edge. The last burst is over."""
+    turn = [0.2 + share * 39.8, 40.0, 40.0, 40.0 - share * 39.8, 0.2, 0.2]
+    before = minutes(*[*turn, *turn, *turn][1:-2])
+    assert before.bunching < 32.0
+    assert seen(before, rate=0.2).level < 1.0
+
+
 def gauges(*presents: float, finished: tuple[float, ...], pods: int = 4) -> tuple[Look, ...]:
     """A look a tick: what is present, 120 of it running, and what finished a second over the minute before."""
     pairs = zip(presents, finished, strict=True)

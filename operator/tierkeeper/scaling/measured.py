@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tierkeeper.engine.capacity import reading_speed, speed
 from tierkeeper.engine.flags import DEFAULT_BATCHED_TOKENS
 from tierkeeper.engine.latency import Lengths, Profile
-from tierkeeper.scaling.demand import Look
+from tierkeeper.scaling.demand import MOST_BUNCHING, RATE_SECONDS, Look
 from tierkeeper.slo.model import Traffic
 from tierkeeper.values import value
 
@@ -30,6 +30,10 @@ MOST_DEAR = 4.0
 #: No engine is this many times slower or faster than the profile (a step of half a second, or of 0.14 ms): gauges and
 #: counters that say so do not belong together.
 MOST_SLOWNESS = 60.0
+
+#: Nor does one look count for more than this many times what is known already, either way. An engine that has become
+#: twice as slow shows it within half an hour; what an edge of the load makes of one look is a whole number of times.
+MOST_CHANGE = 1.5
 
 #: KV use tells how many sequences fit from this share on; below, one long prompt would be taken for all.
 KV_TELLS = 0.25
@@ -57,7 +61,8 @@ class Measured:
     """See the module."""
 
     slowness: Mean = Mean()
-    """Seconds shown over seconds of the profile as ``shaped``, weighed by sequences."""
+    """Seconds shown over seconds of the profile as ``shaped``, weighed by the sequences that the profile would have had
+    for the same tokens: weighed by those seen, a look with more of them by chance would count twice for being slow."""
     reading: Mean = Mean()
     """Seconds that reading takes at least over seconds of the profile, weighed by requests."""
     kv_sequences: Mean = Mean()
@@ -95,11 +100,17 @@ def measure(
     engine's own, taken for the smallest that there is. Taken for a larger one, the steps of a long prompt that decode
     beside it too would count as reading: at 3,000 tokens in steps of 2,048 it looked half as dear again.
 
-    By Little's law, sequences that decode = tokens a second x seconds a token. Those that still read their prompt
-    (arrivals x seconds of reading) are not among them.
+    By Little's law, sequences that decode = tokens a second x seconds a token, over the same stretch of time: looks
+    older than what the rates look back on are left out. Sequences that still read their prompt (arrivals x seconds of
+    reading) do not decode.
+
+    Nobody sees what runs between two looks: where a burst ends, 90, 90, 90, 0 and 0 sequences are a mean of anything
+    from 36 to 54. Looks that differ by more than loads bunch count for as many sequences as would differ so by chance,
+    MOST_BUNCHING * (mean / deviation) ** 2: for 7 of those 54.
     """
     pods = max(traffic.observed_pods, 1)
-    running = sum([one.present - one.waiting for one in looks]) / len(looks)
+    ran = [one.present - one.waiting for one in looks if one.at >= looks[-1].at - RATE_SECONDS]
+    running = sum(ran) / len(ran)
     reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
     decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
     if decoding <= 0 or tokens <= 0:
@@ -108,17 +119,22 @@ def measure(
     slowness = speed(found.shaped(profile), batch=batch, lengths=lengths, step_seconds=step, prompt_rate=prompt_rate)
     if not 1.0 / MOST_SLOWNESS <= slowness <= MOST_SLOWNESS:
         return found
+    expected, known = decoding / slowness, found.speed or slowness
+    slowness = min(max(slowness, known / MOST_CHANGE), known * MOST_CHANGE)
+    spread = sum([(one - running) ** 2 for one in ran]) / (len(ran) * running)
+    steady = min(1.0, MOST_BUNCHING / spread) if spread > 0 else 1.0
     chunk_tokens = (token_budget or DEFAULT_BATCHED_TOKENS) - batch
     read = _read(profile, traffic, step_seconds=step, chunk_tokens=chunk_tokens)
     shown, kv, usage = found.reading, found.kv_sequences, traffic.kv_cache_usage or 0.0
     if read is not None:
-        requests = traffic.finished_per_second * elapsed
+        requests = steady * traffic.finished_per_second * elapsed
         read = min(read, MOST_DEAR * slowness)
         shown = shown.add(read, requests, seconds=elapsed, memory=SPEED_SECONDS, least=READING_REQUESTS)
     if usage >= KV_TELLS:
         kv = kv.add(running / pods / usage, 1.0, seconds=elapsed, memory=SPEED_SECONDS, least=1.0)
+    weight = steady * expected
     return Measured(
-        slowness=found.slowness.add(slowness, decoding, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
+        slowness=found.slowness.add(slowness, weight, seconds=elapsed, memory=SPEED_SECONDS, least=SPEED_SEQUENCES),
         reading=shown,
         kv_sequences=kv,
     )
