@@ -94,10 +94,11 @@ def test_the_oracle_may_keep_the_limits_that_a_pool_starts_with_and_stays_within
 def test_in_a_long_run_a_sample_of_the_slots_names_the_limits_that_the_whole_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tier = small.tier(rate=9.0, factor=1.5)
+    tier = small.tier()
     # A cap of 16 carries so much less that any sample must show it.
     scaling = dataclasses.replace(tier.spec.scaling, max_num_seqs=Bounds(8, 40))
     wide = small.scenario(dataclasses.replace(tier, spec=dataclasses.replace(tier.spec, scaling=scaling)))
+    monkeypatch.setattr(bounds, "LIMITS", ((16, 512), (16, 2048), (24, 2048), (32, 512), (32, 4096)))
     whole = bounds.budget_oracle(wide, seed=0)
     monkeypatch.setattr(bounds, "SAMPLED_SLOTS", 7)
     monkeypatch.setattr(bounds, "LONG_SECONDS", small.END / 2)
