@@ -7,8 +7,7 @@ share GPUs are bounded each alone, as if there were enough.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tierkeeper.scaling.model import Levers
 from tierkeeper.sim.loop import SimTier
 from tierkeeper.sim.model import Requests
 from tierkeeper.sim.oracle import Plant, arrivals_by_slot, carrying, needed
-from tierkeeper.sim.oracle_pool import Stage, budget_aware, play
+from tierkeeper.sim.oracle_pool import Stage, budget_aware, play, sampled
 from tierkeeper.sim.peers.static import peak_replicas
 from tierkeeper.sim.pool import Pool
 from tierkeeper.sim.score import good_requests
@@ -28,12 +27,16 @@ from tierkeeper.tier import Objective
 SAMPLE = 3000
 """Requests by which a rate is judged: 30 of them may be bad at 99 %."""
 
-LIMITS = tuple((seqs, tokens) for seqs in (16, 24, 32, 48, 64) for tokens in (512, 1024, 2048, 4096))
-"""max-num-seqs and token budgets that the budget-aware oracle chooses from."""
+LIMITS = tuple((seqs, tokens) for seqs in (16, 24, 32, 48, 64, 96) for tokens in (512, 1024, 2048, 4096))
+"""max-num-seqs and token budgets that the budget-aware oracle chooses from, beside the tier's own."""
 
 LONG_SECONDS = 6 * 3600.0
 FINE_SLOT, COARSE_SLOT = 60.0, 180.0
 """Slots of the oracles' schedules; coarse ones for runs above six hours."""
+
+SAMPLED_SLOTS, FINALISTS = 120, 3
+"""In such a run one pair of limits takes minutes to plan: all are compared by so many of its slots, and so many pairs
+planned wholly."""
 
 BEFORE_SECONDS, BEFORE_TARGETS = 60.0, 30.0
 """A slot is judged with so much of the traffic before it, and so many TTFT targets at least: where 10 s may be waited,
@@ -74,17 +77,18 @@ def carried(tier: SimTier, limits: tuple[int, int], *, seed: int = 0) -> float:
     return low
 
 
-def best_limits(tier: SimTier, *, allowed: Iterable[tuple[int, int]] = LIMITS) -> tuple[int, int]:
-    """The limits at which one replica carries most, of those that the spec allows and its own."""
+def allowed_limits(tier: SimTier) -> list[tuple[int, int]]:
+    """What a tier may be fixed at: the limits that it starts with, the spec's own, and those of LIMITS within its
+    bounds."""
     caps, tokens = tier.spec.scaling.max_num_seqs, tier.spec.scaling.max_num_batched_tokens
     own = own_limits(tier)
     inside = [
         pair
-        for pair in allowed
+        for pair in LIMITS
         if caps.clamp(pair[0]) == pair[0]
         and (pair[1] == own[1] if tokens is None else tokens.clamp(pair[1]) == pair[1])
     ]
-    return max([own, *inside], key=lambda pair: carried(tier, pair))
+    return list(dict.fromkeys((start_limits(tier), own, *inside)))
 
 
 def static_peak(scenario: Scenario) -> Scenario:
@@ -119,34 +123,59 @@ def carrying_oracle(scenario: Scenario, *, seed: int, progress: Progress | None 
         need = needed(arrivals, slot_seconds=plant.slot_seconds, requests_per_second=rate)
         plant = dataclasses.replace(plant, startup_seconds=stage.startup_seconds)
         played = play(stage, plant, carrying(need, plant))
-        rows[tier.spec.key.name] = _row(scenario, tier, played.bad, played.gpu_seconds) | {"carried": rate}
+        rows[tier.spec.key.name] = _row(tier, played.bad, played.gpu_seconds) | {"carried": rate}
         if progress is not None:
             progress(len(rows) / len(scenario.tiers))
     return pooled(rows)
 
 
 def budget_oracle(scenario: Scenario, *, seed: int, progress: Progress | None = None) -> Row:
-    """Oracle (3): the fewest GPU-hours with as many bad requests as the error budget allows.
+    """Oracle (3): the fewest GPU-hours with as many bad requests as the error budget allows, that were found.
 
-    At the better of two fixed limits: those at which one replica carries most, and those that the pool starts with.
+    The limits are fixed for the run, at the pair of ``allowed_limits`` whose whole schedule is the cheapest when it is
+    played; in runs above six hours the three pairs that ``promising`` names are planned wholly. It is the best schedule
+    found and no proof: slots are judged apart, limits do not move within a run and there are others than LIMITS, so a
+    better one may exist.
     """
+    told = progress or (lambda _: None)
     rows: dict[str, Row] = {}
     for number, tier in enumerate(scenario.tiers):
-        choices = list(dict.fromkeys((best_limits(tier), start_limits(tier))))
-
-        def told(before: int, share: float, done: int = number, of: int = len(choices)) -> None:
-            if progress is not None:
-                progress((done + (before + share) / of) / len(scenario.tiers))
-
-        found = [_oracle(scenario, tier, limits, seed, partial(told, before)) for before, limits in enumerate(choices)]
+        share = _part(told, number, len(scenario.tiers))
+        pairs, planning = allowed_limits(tier), share
+        if scenario.seconds > LONG_SECONDS:
+            pairs, planning = promising(scenario, tier, seed=seed, progress=_part(share, 0, 2)), _part(share, 1, 2)
+        found = [
+            _oracle(scenario, tier, limits, seed, _part(planning, place, len(pairs)))
+            for place, limits in enumerate(pairs)
+        ]
         rows[tier.spec.key.name] = min(found, key=lambda row: (not row["kept"], _cost(row)))
     return pooled(rows)
+
+
+def promising(
+    scenario: Scenario, tier: SimTier, *, seed: int, progress: Progress | None = None
+) -> list[tuple[int, int]]:
+    """The three of ``allowed_limits`` that are cheapest by a sample of the slots, the cheapest first."""
+    plant, pairs = _plant(scenario, tier), allowed_limits(tier)
+    told = progress or (lambda _: None)
+    costs = {
+        limits: sampled(
+            _stage(scenario, tier, limits, seed), plant, slots=SAMPLED_SLOTS, progress=_part(told, place, len(pairs))
+        )
+        for place, limits in enumerate(pairs)
+    }
+    return sorted(pairs, key=costs.__getitem__)[:FINALISTS]
+
+
+def _part(progress: Progress, place: int, of: int) -> Progress:
+    """Tells of one of several equal parts of the work."""
+    return lambda share: progress((place + share) / of)
 
 
 def _oracle(scenario: Scenario, tier: SimTier, limits: tuple[int, int], seed: int, progress: Progress) -> Row:
     stage = _stage(scenario, tier, limits, seed)
     found = budget_aware(stage, _plant(scenario, tier), progress=progress).replay
-    return _row(scenario, tier, found.bad, found.gpu_seconds) | {"limits": limits}
+    return _row(tier, found.bad, found.gpu_seconds) | {"limits": limits}
 
 
 def _cost(row: Row) -> float:
@@ -201,10 +230,7 @@ def _plant(scenario: Scenario, tier: SimTier) -> Plant:
     )
 
 
-def _arrived(scenario: Scenario, tier: SimTier) -> int:
-    return int((tier.requests.arrival < scenario.seconds).sum())
-
-
-def _row(scenario: Scenario, tier: SimTier, bad: int, gpu_seconds: float) -> Row:
+def _row(tier: SimTier, bad: int, gpu_seconds: float) -> Row:
+    """Every request counts, also one that arrives when the scored time is over: it does for policies."""
     budget = _objective(tier).error_budget
-    return planned(requests=_arrived(scenario, tier), bad=bad, gpu_seconds=gpu_seconds, budget=budget)
+    return planned(requests=len(tier.requests), bad=bad, gpu_seconds=gpu_seconds, budget=budget)

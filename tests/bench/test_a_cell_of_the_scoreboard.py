@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from functools import cache
 
 import numpy as np
@@ -15,9 +16,13 @@ from bench.policy.measures import Row, minutes_back
 from bench.policy.play import part, run
 from bench.policy.policies import Entry, entries
 from tests.bench import small
+from tierkeeper.scaling.model import Levers
+from tierkeeper.sim.oracle import Plant
+from tierkeeper.sim.oracle_pool import Stage, budget_aware
 from tierkeeper.sim.peers.catalog import peer
 from tierkeeper.sim.peers.hpa import HpaSettings
 from tierkeeper.sim.policy import Ours
+from tierkeeper.tier import Bounds
 
 
 def entry(name: str) -> Entry:
@@ -53,6 +58,76 @@ def test_no_policy_that_keeps_the_promise_is_cheaper_than_the_budget_aware_oracl
     oracle, static = played("budget-oracle"), played("static-peak")
     assert oracle["kept"]
     assert oracle["gpu_hours"] <= static["gpu_hours"]
+
+
+def hours_by_hand(limits: tuple[int, int]) -> float:
+    """GPU-hours of the small scenario's cheapest schedule at these limits; infinite where none keeps the promise."""
+    tier = small.tier()
+    assert tier.spec.objective is not None
+    stage = Stage(
+        config=tier.config,
+        requests=tier.requests,
+        objective=tier.spec.objective,
+        max_num_seqs=limits[0],
+        max_num_batched_tokens=limits[1],
+        seconds=small.END,
+    )
+    plant = Plant(slot_seconds=60.0, startup_seconds=60.0, replicas=range(1, 7), initial=2)
+    found = budget_aware(stage, plant)
+    return found.replay.gpu_seconds / 3600 if found.kept else math.inf
+
+
+def test_no_limits_that_the_spec_allows_beat_those_that_the_oracle_chose() -> None:
+    allowed = [(seqs, tokens) for seqs, tokens in bounds.LIMITS if 24 <= seqs <= 40]
+    assert len(allowed) == 8
+    assert played("budget-oracle")["gpu_hours"] <= min(hours_by_hand(limits) for limits in allowed)
+
+
+def test_the_oracle_may_keep_the_limits_that_a_pool_starts_with_and_stays_within_the_specs_bounds() -> None:
+    tier = small.tier()
+    started = dataclasses.replace(tier, start=Levers(replicas=2, max_num_seqs=8, max_num_batched_tokens=700))
+    caps = {seqs for seqs, _ in bounds.allowed_limits(started)}
+    assert (8, 700) in bounds.allowed_limits(started)
+    assert caps == {8, 24, 32}
+
+
+def test_in_a_long_run_a_sample_of_the_slots_names_the_limits_that_the_whole_finds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tier = small.tier()
+    # A cap of 16 carries so much less that any sample must show it.
+    scaling = dataclasses.replace(tier.spec.scaling, max_num_seqs=Bounds(8, 40))
+    wide = small.scenario(dataclasses.replace(tier, spec=dataclasses.replace(tier.spec, scaling=scaling)))
+    monkeypatch.setattr(bounds, "LIMITS", ((16, 512), (16, 2048), (24, 2048), (32, 512), (32, 4096)))
+    whole = bounds.budget_oracle(wide, seed=0)
+    monkeypatch.setattr(bounds, "SAMPLED_SLOTS", 7)
+    monkeypatch.setattr(bounds, "LONG_SECONDS", small.END / 2)
+    monkeypatch.setattr(bounds, "COARSE_SLOT", bounds.FINE_SLOT)
+    finalists = bounds.promising(wide, wide.tiers[0], seed=0)
+    assert len(finalists) == bounds.FINALISTS < len(bounds.allowed_limits(wide.tiers[0]))
+    assert all(seqs > 16 for seqs, _ in finalists)
+    found = bounds.budget_oracle(wide, seed=0)
+    assert found["tiers"]["gold"]["limits"] in finalists
+    assert found["gpu_hours"] == whole["gpu_hours"]
+
+
+@pytest.mark.parametrize("limit_seconds", [bounds.LONG_SECONDS, 60.0])
+def test_the_oracle_tells_how_far_it_is_without_a_step_back(
+    limit_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LONG_SECONDS", limit_seconds)
+    told: list[float] = []
+    two = small.scenario(small.tier(), small.tier(name="low", rate=1.0))
+    bounds.budget_oracle(two, seed=0, progress=told.append)
+    assert told == sorted(told)
+    assert len(told) > 10
+    assert told[-1] == pytest.approx(1.0)
+
+
+def test_a_request_that_comes_when_the_scored_time_is_over_counts_for_the_oracles_as_for_policies() -> None:
+    early = dataclasses.replace(small.scenario(), seconds=small.END - 60.0)
+    rows = [run(early, entry(name)) for name in ("static-peak", "oracle", "budget-oracle")]
+    assert {row["requests"] for row in rows} == {len(small.tier().requests)}
 
 
 def test_the_oracle_with_start_up_known_serves_the_mean_of_each_minute() -> None:

@@ -155,6 +155,21 @@ def test_a_plan_that_spends_too_little_when_played_goes_further():
     assert found.schedule.ready.tolist() == [1] * 4 + [3] * 4 + [1] * 4
 
 
+def test_a_plan_that_comes_out_the_same_again_is_made_for_a_larger_budget():
+    # All but one of the budget is spent on the plan, so the correction is too small to find another schedule; but the
+    # next one, which is planned with 72 bad, has only 20 when it is played.
+    played: list[Schedule] = []
+
+    def replay(schedule: Schedule) -> Replay:
+        played.append(schedule)
+        bad = 59 if planned_bad(schedule, TABLE, plant()) < 72 else 20
+        return Replay(bad=bad, gpu_seconds=schedule.replica_seconds(startup_seconds=0.0))
+
+    found = verified(TABLE, plant(startup=0.0), budget=60.0, replay=replay)
+    assert found.replay.bad == 20
+    assert found.replay.gpu_seconds < played[0].replica_seconds(startup_seconds=0.0)
+
+
 def test_a_budget_that_no_replay_keeps_is_told():
     found = verified(TABLE, plant(startup=0.0), budget=3.0, replay=lambda _: Replay(9, 1.0))
     assert not found.kept

@@ -162,17 +162,16 @@ def verified(
     """The budget-aware oracle: the cheapest schedule found that keeps the budget when it is really played.
 
     The table knows no queue that one slot leaves to the next, so a schedule may do worse, or better, than planned. Each
-    round plans for a budget that is corrected by what the last one's replay spent of it. Where no round kept it: the
-    one with the fewest bad.
+    round plans for a budget that is corrected by what the last one's replay spent of it, and by a whole step where that
+    finds the same schedule again: the next one may be much cheaper. Where no round kept it, the one with the fewest bad
+    is taken.
     """
     planned, tried = budget, dict[bytes, Verified]()
     for _ in range(rounds):
         schedule = within_budget(bad, plant, budget=planned)
         name = schedule.ready.tobytes()
         if name in tried:
-            if any(one.kept for one in tried.values()):
-                break
-            planned *= 0.9
+            planned *= 1.5 if tried[name].kept else 0.9
             continue
         played = tried[name] = Verified(schedule, replay(schedule), budget)
         spent = played.replay.bad / budget if budget > 0 else math.inf

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tierkeeper.sim.model import Outcome, PoolConfig, Requests
-from tierkeeper.sim.oracle import Plant, Replay, Schedule, Verified, verified
+from tierkeeper.sim.oracle import Plant, Replay, Schedule, Verified, planned_bad, verified, within_budget
 from tierkeeper.sim.pool import Pool
 from tierkeeper.sim.score import good_requests
 from tierkeeper.tier import Objective
@@ -32,7 +32,7 @@ class Stage:
     max_num_seqs: int
     max_num_batched_tokens: int
     seconds: float
-    """How much of the traffic counts, from 0."""
+    """GPU seconds count up to here; every request counts, as where a policy runs."""
     seed: int = 0
     before_seconds: float = 60.0
     """A slot is measured with so much of the traffic before it, at the same number of replicas; and behind it, where
@@ -51,18 +51,30 @@ def bad_table(stage: Stage, plant: Plant, *, progress: Callable[[float], None] |
     Only numbers around the knee are measured, walking from the last slot's knee: upwards until nothing is bad,
     downwards until it is hopeless; below that all requests count as bad.
     """
-    slots = int(np.ceil(stage.seconds / plant.slot_seconds))
-    table = np.zeros((slots, len(plant.replicas)))
-    knee = len(plant.replicas) // 2
-    for slot in range(slots):
-        table[slot], knee = _measured_slot(stage, plant, slot, knee)
-        if progress is not None:
-            progress((slot + 1) / slots)
-    return table
+    return _measured(stage, plant, range(_slots(stage, plant)), progress)
+
+
+def sampled(
+    stage: Stage, plant: Plant, *, slots: int, progress: Callable[[float], None] | None = None
+) -> tuple[float, float]:
+    """What the whole schedule would come to, by about so many of its slots at equal distances and without playing it:
+    bad requests above the budget in those slots, and GPU seconds of the whole. Good to compare limits by.
+
+    Each slot stands for those around it, so a rise costs its start-up as in the whole and noise between them nothing.
+    """
+    every = max(1, _slots(stage, plant) // slots)
+    chosen = range(every // 2, _slots(stage, plant), every)
+    table = _measured(stage, plant, chosen, progress)
+    arrived = sum(last - first for _, first, last in (_window(stage, plant, slot) for slot in chosen))
+    budget = _whole(stage.objective.error_budget * arrived)
+    coarse = replace(plant, slot_seconds=every * plant.slot_seconds, startup_seconds=stage.startup_seconds)
+    schedule = within_budget(table, coarse, budget=budget)
+    seconds = schedule.replica_seconds(startup_seconds=coarse.startup_seconds)
+    return max(0.0, planned_bad(schedule, table, coarse) - budget), seconds * stage.config.gpus_per_replica
 
 
 def play(stage: Stage, plant: Plant, schedule: Schedule) -> Replay:
-    """Play a schedule in a pool. GPU seconds count up to ``stage.seconds``, requests those that arrived by then."""
+    """Play a schedule in a pool. GPU seconds count up to ``stage.seconds``, and every request, whenever it arrives."""
     startup = stage.startup_seconds
     pool = _pool(stage, stage.requests, replicas=int(schedule.ready[0]) if plant.initial is None else plant.initial)
     for moment in _moments(stage, schedule, startup):
@@ -71,9 +83,8 @@ def play(stage: Stage, plant: Plant, schedule: Schedule) -> Replay:
     pool.advance(stage.seconds)
     gpu_seconds = pool.gpu_seconds
     pool.advance(float("inf"))
-    counted = stage.requests.arrival < stage.seconds
     bad = ~good_requests(pool.outcomes(), stage.objective)
-    return Replay(bad=int(bad[counted].sum()), gpu_seconds=gpu_seconds)
+    return Replay(bad=int(bad.sum()), gpu_seconds=gpu_seconds)
 
 
 def budget_aware(
@@ -82,14 +93,33 @@ def budget_aware(
     """Fewest GPU seconds with at most the objective's share of the requests bad, replayed. The plant's start-up time is
     taken from the stage."""
     plant = replace(plant, startup_seconds=stage.startup_seconds)
-    counted = int((stage.requests.arrival < stage.seconds).sum())
     return verified(
         bad_table(stage, plant, progress=progress),
         plant,
-        budget=np.floor(stage.objective.error_budget * counted + 1e-6),
+        budget=_whole(stage.objective.error_budget * len(stage.requests)),
         replay=lambda schedule: play(stage, plant, schedule),
         rounds=rounds,
     )
+
+
+def _slots(stage: Stage, plant: Plant) -> int:
+    return int(np.ceil(stage.seconds / plant.slot_seconds))
+
+
+def _whole(requests: float) -> float:
+    """Whole requests of an error budget; what rounding took from a whole number is given back."""
+    return float(np.floor(requests + 1e-6))
+
+
+def _measured(stage: Stage, plant: Plant, slots: range, progress: Callable[[float], None] | None) -> Floats:
+    """The table's lines of these slots."""
+    table = np.zeros((len(slots), len(plant.replicas)))
+    knee = len(plant.replicas) // 2
+    for place, slot in enumerate(slots):
+        table[place], knee = _measured_slot(stage, plant, slot, knee)
+        if progress is not None:
+            progress((place + 1) / len(slots))
+    return table
 
 
 def _measured_slot(stage: Stage, plant: Plant, slot: int, start: int) -> tuple[Floats, int]:
@@ -119,9 +149,10 @@ def _measured_slot(stage: Stage, plant: Plant, slot: int, start: int) -> tuple[F
 
 
 def _window(stage: Stage, plant: Plant, slot: int) -> tuple[Requests, int, int]:
-    """The traffic around a slot, from 0, and which of it (first, last + 1) arrives in the slot."""
+    """The traffic around a slot, from 0, and which of it (first, last + 1) arrives in the slot; in the last one, all
+    that is still to come."""
     start, arrival = slot * plant.slot_seconds, stage.requests.arrival
-    end = min(start + plant.slot_seconds, stage.seconds)
+    end = start + plant.slot_seconds if slot + 1 < _slots(stage, plant) else np.inf
     edges = (start - stage.before_seconds, start, end, end + stage.after_seconds)
     low, first, last, high = (int(edge) for edge in np.searchsorted(arrival, edges))
     part = slice(low, high)
