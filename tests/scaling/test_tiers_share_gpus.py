@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def claim(
     limited: Reason | None = None,
     mode: Mode = Mode.AUTO,
     resource: str = "nvidia.com/gpu",
+    state: SignalState = SignalState.OK,
 ) -> Claim:
     """A tier that has ``replicas`` and would set ``wants`` if it were alone."""
     spec = dataclasses.replace(
@@ -53,7 +55,7 @@ def claim(
     )
     return Claim(
         spec=spec,
-        assessment=Assessment(spec.key, SignalState.OK, "Ok", ""),
+        assessment=Assessment(spec.key, state, str(state), ""),
         pool=PoolState(current, ready=replicas - unschedulable, unschedulable=unschedulable),
         decision=Decision(levers, reason, "alone", changed, Limit(limited, "") if limited else None),
         memory=memory,
@@ -155,6 +157,143 @@ def test_pods_without_a_node_of_a_calm_tier_take_nothing():
     assert found["standard"].levers.replicas == 4
 
 
+UNKNOWN = [state for state in SignalState if not state.known]
+
+
+@pytest.mark.parametrize("state", UNKNOWN)
+def test_nothing_is_taken_from_a_tier_whose_metrics_are_unknown(state):
+    found = heard(
+        claim("platinum", priority=9, unschedulable=1, burns=True),
+        claim("gold", priority=5, replicas=4),
+        claim("standard", priority=1, replicas=4, state=state),
+    )
+    assert (found["gold"].levers.replicas, found["standard"].levers.replicas) == (3, 4)
+
+
+@pytest.mark.parametrize("state", [*UNKNOWN, SignalState.NO_TRAFFIC])
+def test_nothing_is_taken_for_a_tier_that_is_not_known_to_have_traffic(state):
+    """It burned a minute ago; whether it still does, nobody knows."""
+    found = heard(
+        claim("platinum", priority=9, unschedulable=1, burns=True, state=state),
+        claim("standard", priority=1, replicas=4),
+    )
+    assert found["standard"].levers.replicas == 4
+
+
+class Node:
+    """Platinum burns and asks for eight GPUs on one node; Standard has ten replicas of one GPU, on as many nodes or,
+    where it ``fits``, on Platinum's."""
+
+    def __init__(self, *, fits: bool = False) -> None:
+        self.now, self.fits = NOW, fits
+        self.platinum, self.standard = 2, 10
+        self.ready, self.lacking, self.generation = 2, 0, 1
+        self.memories: dict[str, Memory] = {}
+        self.reasons: list[Reason] = []
+
+    def passes(self, seconds: float, *, wants: int | None = None) -> None:
+        """Ticks of 15 s in which Standard would have ``wants`` replicas if it were alone."""
+        end = self.now + seconds
+        while self.now < end:
+            self.tick(wants or self.standard)
+
+    def tick(self, wants: int) -> None:
+        if self.fits and self.standard <= 2:
+            self.lacking = 0
+        platinum = claim("platinum", priority=9, replicas=self.platinum, unschedulable=self.lacking, gpus=8)
+        platinum = dataclasses.replace(platinum, pool=dataclasses.replace(platinum.pool, ready=self.ready))
+        spec = dataclasses.replace(platinum.spec, generation=self.generation)
+        claims = [dataclasses.replace(platinum, spec=spec), claim("standard", priority=1, replicas=self.standard)]
+        if wants != self.standard:
+            claims[1] = claim("standard", priority=1, replicas=self.standard, wants=wants)
+        remembered = [self._remembered(one) for one in claims]
+        settled = arbitrate(self.now, {one.spec.key: one for one in remembered})
+        self.memories = {key.name: memory for key, (_, memory) in settled.items()}
+        decision = settled[claims[1].spec.key][0]
+        self.standard = decision.levers.replicas
+        self.reasons.append(decision.reason)
+        self.now += 15.0
+
+    def _remembered(self, one: Claim) -> Claim:
+        before = self.memories.get(one.spec.key.name, one.memory)
+        pressed = self.now if one.spec.priority == 9 else None
+        short = self.now if one.pool.unschedulable else before.short_at
+        memory = dataclasses.replace(
+            one.memory, pressed_at=pressed, short_at=short, yielded=before.yielded, taken=before.taken
+        )
+        return dataclasses.replace(one, memory=memory)
+
+    def asks(self, replicas: int) -> None:
+        """Platinum asks for another number of replicas, and what is more than two finds no node."""
+        self.platinum, self.lacking = replicas, replicas - 2
+
+    @property
+    def yields(self) -> int:
+        return self.reasons.count(Reason.YIELD_REPLICAS)
+
+
+def test_gpus_that_were_freed_in_vain_may_be_used_again_by_who_gave_them():
+    """Eight nodes with one free GPU each are no use to a replica of eight, however long it burns."""
+    node = Node()
+    node.asks(3)
+    node.passes(60.0)
+    assert (node.standard, node.yields) == (2, 1)
+    node.passes(120.0, wants=10)
+    assert node.standard == 2  # the last pod may still hold its GPU, or the scheduler not have looked
+    node.passes(30.0, wants=10)
+    assert node.standard == 10
+
+
+def test_what_was_freed_in_vain_is_not_taken_again_when_the_pods_are_asked_for_anew():
+    node = Node()
+    for _ in range(8):  # 15 minutes without a node, then given back, and asked for again ten minutes later
+        node.asks(3)
+        node.passes(900.0, wants=10)
+        node.asks(2)
+        node.passes(600.0, wants=10)
+    assert (node.standard, node.yields) == (10, 1)
+
+
+def test_after_a_working_day_it_is_tried_once_more():
+    node = Node()
+    node.asks(3)
+    node.passes(7 * 3600.0, wants=10)
+    assert node.yields == 2
+
+
+def test_another_spec_is_tried_at_once():
+    """What asked for eight GPUs on a node may ask for one now."""
+    node = Node()
+    node.asks(3)
+    node.passes(600.0, wants=10)
+    node.generation = 2
+    node.passes(60.0, wants=10)
+    assert node.yields == 2
+
+
+def test_gpus_that_helped_are_taken_again_when_more_is_needed():
+    node = Node(fits=True)
+    node.asks(3)
+    node.passes(600.0)
+    assert (node.lacking, node.yields) == (0, 1)
+    node.fits, node.standard, node.ready = False, 10, 3
+    node.platinum, node.lacking = 4, 1
+    node.passes(60.0)
+    assert node.yields == 2
+
+
+def test_a_pod_that_becomes_ready_after_all_makes_the_next_try_worth_its_price():
+    """A node was added: pods of this size find one now."""
+    node = Node()
+    node.asks(3)
+    node.passes(600.0, wants=10)
+    node.lacking, node.ready = 0, 3
+    node.passes(60.0)
+    node.platinum, node.lacking = 4, 1
+    node.passes(60.0)
+    assert node.yields == 2
+
+
 def test_batch_grows_only_into_what_the_others_leave():
     batch = claim("batch", priority=99, wants=4, defers=True)
     assert heard(claim("gold", priority=5), batch)["batch"].levers.replicas == 4
@@ -207,6 +346,7 @@ CLAIMS = st.lists(
         defers=st.booleans(),
         gpus=st.integers(1, 4),
         short=st.booleans(),
+        state=st.sampled_from([SignalState.OK, SignalState.OK, *SignalState]),
     ),
     min_size=1,
     max_size=6,
@@ -227,3 +367,23 @@ def test_whatever_competes(claims):
         if decision.levers.replicas > now:
             higher = [c for c in claims if (c.defers, -c.spec.priority) < (one.defers, -spec.priority)]
             assert not any(c.burns(NOW) and c.could_use_more() for c in higher)
+
+
+@settings(max_examples=200)
+@given(CLAIMS)
+def test_nothing_is_taken_from_a_tier_that_is_not_known_nor_for_one(claims):
+    claims = [one if one.assessment.state.known else dataclasses.replace(one, decision=holding(one)) for one in claims]
+    settled = arbitrate(NOW, {one.spec.key: one for one in claims})
+    known = [one for one in claims if one.assessment.state.known]
+    alone = arbitrate(NOW, {one.spec.key: one for one in known})
+    for one in claims:
+        decision, memory = settled[one.spec.key]
+        if one.assessment.state.known:  # it gives no more than where the unknown ones were not there at all
+            assert decision.levers.replicas >= min(alone[one.spec.key][0].levers.replicas, one.pool.current.replicas)
+        else:
+            assert (decision.levers, decision.changed, memory.yielded) == (one.pool.current, (), ())
+
+
+def holding(one: Claim) -> Decision:
+    """What a tier decides whose metrics are unknown: nothing."""
+    return Decision(one.pool.current, Reason.HOLD_METRICS_UNKNOWN, "unknown")

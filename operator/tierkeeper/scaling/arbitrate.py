@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from tierkeeper.scaling.context import changed_levers
 from tierkeeper.scaling.evolve import evolve
-from tierkeeper.scaling.memory import Memory
+from tierkeeper.scaling.memory import Memory, Taken
 from tierkeeper.scaling.model import Decision, Lever, Limit, PoolState, Reason
 from tierkeeper.scaling.wording import count
-from tierkeeper.slo.model import Assessment
+from tierkeeper.slo.model import Assessment, SignalState
 from tierkeeper.tier import Mode, OverflowPolicy, TierKey, TierSpec
 from tierkeeper.values import value
 
@@ -28,6 +28,14 @@ PRESSING_SECONDS = 60.0
 
 #: A pod that has drained is gone, and its GPU free for the scheduler, within two scrapes of 15 s.
 GONE_SECONDS = 30.0
+
+#: Who waits for a GPU that has become free has it within this time: the scheduler's longest back-off is 10 s, and its
+#: answer is seen two looks of 15 s later.
+FOUND_SECONDS = 45.0
+
+#: GPUs that were taken in vain are not taken again for so long: what a node holds seldom changes within a working day,
+#: and each try costs the lower tiers what is above their minimum for minutes.
+VAIN_SECONDS = 6 * 3600.0
 
 _COMPETE = frozenset({Mode.AUTO, Mode.RECOMMEND})
 _NO_MORE = frozenset({Reason.AT_MAXIMUM, Reason.INFEASIBLE, Reason.HOLD_EXTERNAL_SCALER})
@@ -69,6 +77,12 @@ class Claim:
         limited = self.decision.limited
         return limited is None or limited.reason not in _NO_MORE
 
+    @property
+    def fits_nowhere(self) -> bool:
+        """Whether GPUs were freed for its pods lately and they found no node all the same: eight free ones on eight
+        nodes are no use to a replica of eight."""
+        return self.memory.taken is not None and self.memory.taken.vain
+
     def with_replicas(self, replicas: int, reason: Reason, message: str) -> Claim:
         """The same tier with other replicas decided, and its memory none the wiser."""
         levers = self.decision.levers.with_replicas(replicas)
@@ -95,6 +109,7 @@ def arbitrate(now: float, claims: Mapping[TierKey, Claim]) -> dict[TierKey, tupl
 
     No tier grows while a higher one burns that GPUs would help. A higher one that burns without a node for its pods
     takes replicas above the minimum of the lowest tiers first. Tiers that defer grow only into what all others leave.
+    Nothing is taken from a tier whose metrics are unknown, nor for one.
     """
     groups: dict[object, list[Claim]] = {}
     for claim in claims.values():
@@ -124,12 +139,29 @@ def _class(claim: Claim) -> tuple[bool, int]:
 
 def _share(now: float, ranked: Sequence[Claim]) -> list[Claim]:
     """The claims of one GPU class, highest first, after each was held against those above it that press."""
-    heard = list(ranked)
+    heard = ranked = [_judge(now, claim) for claim in ranked]
     if any(claim.grows for claim in ranked):
         short = any(_recently(now, claim.memory.short_at) for claim in ranked)
         first = {defers: _first_in_the_way(now, ranked, short=short, defers=defers) for defers in (False, True)}
         heard = [_hold_back(claim, first[claim.defers]) if claim.grows else claim for claim in ranked]
     return _take(now, heard)
+
+
+def _judge(now: float, claim: Claim) -> Claim:
+    """The claim, after what was last taken for its pods has shown whether it helped."""
+    taken, pool, memory = claim.memory.taken, claim.pool, claim.memory
+    if taken is None:
+        return claim
+    # Pods that are not created yet are not seen to lack a node: after a growth only Ready ones have found one.
+    grown = memory.grown_at is not None and memory.grown_at > taken.at
+    scheduled = pool.unschedulable < taken.unschedulable and pool.current.replicas >= taken.replicas
+    found = pool.ready > taken.replicas - taken.unschedulable or (scheduled and not grown and not taken.vain)
+    stale = now - taken.at > (VAIN_SECONDS if taken.vain else SHORT_SECONDS)
+    if found or stale or taken.generation != claim.spec.generation:
+        return dataclasses.replace(claim, memory=evolve(memory, taken=None))
+    if not taken.vain and now >= taken.until and pool.unschedulable > 0 and claim.assessment.state.known:
+        return dataclasses.replace(claim, memory=evolve(memory, taken=dataclasses.replace(taken, vain=True)))
+    return claim
 
 
 def _recently(now: float, at: float | None) -> bool:
@@ -143,6 +175,8 @@ def _first_in_the_way(now: float, ranked: Sequence[Claim], *, short: bool, defer
     grows would take a fleet of a thousand a million questions.
     """
     for claim in ranked:
+        if claim.fits_nowhere:
+            continue  # what others grow into is no use to it
         if (short or claim.could_use_more()) and claim.burns(now):
             return claim, "burns"
         if (short or defers) and (claim.grows or claim.pool.unschedulable > 0):
@@ -169,7 +203,7 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     What is on its way is counted first: replicas that a lower tier gave up and that still drain, and those that it
     gives up this very tick. It is worked out once a tier and not once a taker: a fleet of a thousand has many of both.
     """
-    takers = [place for place, claim in enumerate(ranked) if claim.pool.unschedulable > 0 and claim.burns(now)]
+    takers = [place for place, claim in enumerate(ranked) if _may_take(now, claim)]
     if not takers:
         return ranked
     settled, ranks = list(ranked), [_class(claim) for claim in ranked]
@@ -178,13 +212,37 @@ def _take(now: float, ranked: list[Claim]) -> list[Claim]:
     for place in takers:
         taker, below = settled[place], bisect_right(ranks, ranks[place])
         missing = taker.pool.unschedulable * taker.gpus - sum(freeing[below:])
+        until = now
         for giver in givers:
             if missing <= 0 or giver < below:
                 break
             settled[giver], freed = _give(now, settled[giver], missing, taker)
             freeing[giver] = _freeing(now, settled[giver])
             missing -= freed
+            if freed:
+                until = max(until, now + _gone_seconds(settled[giver]) + FOUND_SECONDS)
+        if until > now:
+            settled[place] = _remember_taken(now, taker, until)
     return settled
+
+
+def _may_take(now: float, claim: Claim) -> bool:
+    """Whether lower tiers make room for the pods of this one: it is known to burn, and GPUs were not freed in vain."""
+    if claim.pool.unschedulable <= 0 or claim.assessment.state is not SignalState.OK or not claim.burns(now):
+        return False
+    taken = claim.memory.taken
+    return taken is None or not (taken.vain or _is_being_found(now, claim, taken))
+
+
+def _is_being_found(now: float, claim: Claim, taken: Taken) -> bool:
+    """Whether the GPUs that were taken are free by now and the scheduler still has to say who fits there."""
+    return taken.until - FOUND_SECONDS <= now < taken.until and claim.pool.unschedulable <= taken.unschedulable
+
+
+def _remember_taken(now: float, taker: Claim, until: float) -> Claim:
+    pool = taker.pool
+    taken = Taken(now, until, pool.current.replicas, pool.unschedulable, taker.spec.generation)
+    return dataclasses.replace(taker, memory=evolve(taker.memory, taken=taken))
 
 
 def _freeing(now: float, claim: Claim) -> int:
@@ -193,8 +251,13 @@ def _freeing(now: float, claim: Claim) -> int:
     given = freed * claim.gpus if freed > 0 else 0
     if not yielded:
         return given
-    drain = claim.spec.rollout.drain_seconds + GONE_SECONDS
-    return given + sum(gpus for at, gpus in yielded if now - at <= drain)
+    gone = _gone_seconds(claim)
+    return given + sum(gpus for at, gpus in yielded if now - at <= gone)
+
+
+def _gone_seconds(claim: Claim) -> float:
+    """Seconds after which a pod that was given up has left its GPU."""
+    return claim.spec.rollout.drain_seconds + GONE_SECONDS
 
 
 def _holding(claim: Claim) -> int:
@@ -203,8 +266,9 @@ def _holding(claim: Claim) -> int:
 
 
 def _spare(claim: Claim) -> int:
-    """Replicas above the minimum that a higher tier may take."""
-    if claim.pool.external_scaler is not None or claim.spec.scaling.mode is not Mode.AUTO:
+    """Replicas above the minimum that a higher tier may take; none of a tier that nobody can see."""
+    mine = claim.pool.external_scaler is None and claim.spec.scaling.mode is Mode.AUTO
+    if not mine or not claim.assessment.state.known:
         return 0
     return min(_holding(claim), claim.decision.levers.replicas) - claim.spec.scaling.replicas.min
 

@@ -57,6 +57,21 @@ class Strain:
 
 
 @value(frozen=True, slots=True)
+class Taken:
+    """GPUs that lower tiers gave up for pods of this one that had found no node."""
+
+    at: float
+    until: float
+    """When they are free for the scheduler, and have been for long enough."""
+    replicas: int
+    unschedulable: int
+    generation: int
+    """Of the spec: another one may ask for less of a node."""
+    vain: bool = False
+    """They were freed and no pod found a node all the same: its pods ask for what no node has."""
+
+
+@value(frozen=True, slots=True)
 class Words:
     """What a calm pool last said, and of which levers."""
 
@@ -131,6 +146,8 @@ class Memory:
     strain: Strain | None = None
     yielded: tuple[tuple[float, int], ...] = ()
     """(time, GPUs) given up for a higher tier, while their pods may still drain."""
+    taken: Taken | None = None
+    """What was last taken from lower tiers, until a pod has found a node."""
     short_at: float | None = None
     """Last time that a replica found no node."""
     knowledge: Knowledge = field(default_factory=Knowledge)
