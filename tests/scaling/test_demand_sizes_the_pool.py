@@ -355,7 +355,7 @@ def test_beside_a_target_that_nobody_could_meet_the_load_still_gets_its_replicas
     story = hopeless(Sli.TPOT, rate=2.0)
     story.pass_time(600)
     calls = story.slos
-    story.serves(30.0)
+    story.serves(30.0, waiting=300.0)
     story.slos = calls
     story.pass_time(600)
     assert story.levers.replicas >= 3

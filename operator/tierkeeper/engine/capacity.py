@@ -104,14 +104,14 @@ def capacity(profile: Profile, *, speed: float, lengths: Lengths, limits: Limits
         batch = min(batch, limits.max_num_batched_tokens / (1.0 + lengths.prompt_tokens_per_step))
     slope = saturated_slope_seconds(profile, lengths)
     if limits.tpot_seconds is not None:
-        batch = min(batch, _batch_within(profile.base_seconds, slope, limits.tpot_seconds / speed))
-    batch = max(batch, _LEAST_BATCH)
+        within = _batch_within(profile.base_seconds, slope, limits.tpot_seconds / speed)
+        batch = min(batch, max(within, _LEAST_BATCH))
     step = speed * (profile.base_seconds + batch * slope)
     return Capacity(batch, step, batch / (max(lengths.output_tokens, 1.0) * step))
 
 
-_LEAST_BATCH = 0.05
-"""Keeps the rate above zero where not even a lone sequence meets TPOT: 1/20 of a sequence."""
+_LEAST_BATCH = 1.0
+"""Replicas carry less than one sequence at once for no target: where a lone one misses it, so it does on any number."""
 
 
 def batch_within(profile: Profile, *, speed: float, lengths: Lengths, tpot_seconds: float) -> float:

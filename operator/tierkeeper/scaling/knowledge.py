@@ -10,21 +10,21 @@ from bisect import bisect_right
 from dataclasses import field
 from math import inf
 
-from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, read_seconds, tail, work_seconds
+from tierkeeper.engine.capacity import Capacity, Limits, Tail, capacity, tail, work_seconds
 from tierkeeper.engine.latency import (
     DEFAULT_OUTPUT_TOKENS,
     DEFAULT_PROMPT_TOKENS,
     Lengths,
     Profile,
-    decode_step_seconds,
 )
-from tierkeeper.scaling import belief, demand, forecast
+from tierkeeper.scaling import belief, demand, forecast, reach
 from tierkeeper.scaling.belief import Belief
 from tierkeeper.scaling.demand import Demand, Look, Minutes
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.forecast import Forecaster
 from tierkeeper.scaling.measured import Mean, Measured, measure
 from tierkeeper.scaling.model import Levers, PoolState, serving
+from tierkeeper.scaling.reach import Reach
 from tierkeeper.slo.model import Assessment, SignalState, Sli, Traffic
 from tierkeeper.tier import Objective, TierSpec
 from tierkeeper.values import value
@@ -53,10 +53,6 @@ AFTERMATH_SECONDS = 120.0
 #: Beyond this share of what replicas can do at all, nothing learned counts: a queue there grows without end.
 MOST_USED = 0.92
 
-#: A target is out of reach once a mean request that runs alone takes so many times as long by the model, whose shape is
-#: the profile's: an engine's own prefill may well be half as dear beside its decoding.
-HOPELESS = 2.0
-
 #: Until a start was seen, it is taken to last this long: between a 3B model's 59 s and a 70B model's 215 s.
 STARTUP_SECONDS = 120.0
 
@@ -78,6 +74,7 @@ class Knowledge:
     prompt_tokens: Mean = field(default_factory=Mean)
     output_tokens: Mean = field(default_factory=Mean)
     engine: Measured = field(default_factory=Measured)
+    reach: Reach = field(default_factory=Reach)
     looks: tuple[Look, ...] = ()
     minutes: Minutes = field(default_factory=Minutes)
     demand: Demand | None = None
@@ -107,6 +104,7 @@ def of_another_engine(knowledge: Knowledge) -> Knowledge:
         knowledge,
         pods=(-1, -1),
         engine=Measured(),
+        reach=Reach(),
         belief=belief.fresh(),
         strains=(),
         weighed_at=None,
@@ -136,9 +134,9 @@ class Model:
     speed: float
     lengths: Lengths
     objective: Objective
-    """What replicas can keep: without the targets that are out of reach."""
+    """What is planned for: without the targets of which it is in doubt that replicas can keep them."""
     out_of_reach: tuple[Sli, ...] = ()
-    """The promised targets that a request misses by far even when it runs alone."""
+    """The promised targets that no number of replicas would keep."""
 
     @classmethod
     def of(
@@ -187,26 +185,14 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
     if slowness is None or objective is None:
         return None
     lengths, profile = knowledge.lengths, knowledge.engine.shaped(profile)
-    beyond = _out_of_reach(profile, speed=slowness, lengths=lengths, objective=objective)
-    if beyond:
-        ttft = None if Sli.TTFT in beyond else objective.ttft_seconds
-        tpot = None if Sli.TPOT in beyond else objective.tpot_seconds
+    doubted = knowledge.reach.doubted
+    if doubted:
+        ttft = None if Sli.TTFT in doubted else objective.ttft_seconds
+        tpot = None if Sli.TPOT in doubted else objective.tpot_seconds
         objective = dataclasses.replace(objective, ttft_seconds=ttft, tpot_seconds=tpot)
     limits = limits_of(spec, levers, knowledge, objective)
-    return Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits, out_of_reach=beyond)
-
-
-def _out_of_reach(profile: Profile, *, speed: float, lengths: Lengths, objective: Objective) -> tuple[Sli, ...]:
-    """The targets that replicas cannot keep however many there are: alone, a mean request takes HOPELESS times as long.
-
-    Planned for, such a target would take all replicas there may be: 0.2 requests/s at a TPOT target of 1 ms needed 34.
-    """
-    ttft, tpot, missed = objective.ttft_seconds, objective.tpot_seconds, []
-    if ttft is not None and read_seconds(profile, speed=speed, lengths=lengths) > HOPELESS * ttft:
-        missed.append(Sli.TTFT)
-    if tpot is not None and speed * decode_step_seconds(profile, batch=1.0, lengths=lengths) > HOPELESS * tpot:
-        missed.append(Sli.TPOT)
-    return tuple(missed)
+    lost = knowledge.reach.lost
+    return Model.of(profile, speed=slowness, lengths=lengths, objective=objective, limits=limits, out_of_reach=lost)
 
 
 def learn(
@@ -241,7 +227,7 @@ def learn(
     steady = leapt_at is None or now - leapt_at >= demand.STEADY_SECONDS
     arriving = demand.demand(looks, minutes, rate=rate, work=work, steady=steady)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
-    engine = knowledge.engine
+    engine, within = knowledge.engine, knowledge.reach
     if even and steady:
         engine = measure(
             engine,
@@ -252,11 +238,20 @@ def learn(
             profile=profile,
             token_budget=pool.current.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
         )
+        within = reach.observe(
+            within,
+            traffic=traffic,
+            looks=looks,
+            lengths=_lengths(prompt_tokens, output_tokens),
+            elapsed=elapsed,
+            profile=engine.shaped(profile),
+        )
     knowledge = evolve(
         knowledge,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         engine=engine,
+        reach=_judged(within, engine, spec, assessment, profile, _lengths(prompt_tokens, output_tokens)),
         at=now,
         pods=pods,
         even_since=even_since,
@@ -268,6 +263,21 @@ def learn(
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
+
+
+def _judged(
+    within: Reach, engine: Measured, spec: TierSpec, assessment: Assessment, profile: Profile, lengths: Lengths
+) -> Reach:
+    if engine.speed is None or spec.objective is None:
+        return within
+    return reach.judge(
+        within,
+        assessment=assessment,
+        objective=spec.objective,
+        profile=engine.shaped(profile),
+        speed=engine.speed,
+        lengths=lengths,
+    )
 
 
 def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> tuple[Mean, Mean]:
@@ -306,7 +316,7 @@ def _weigh(
     since = knowledge.weighed_at
     if since is not None and now - since < WEIGH_SECONDS:
         return knowledge
-    misses, total = _minute(assessment)
+    misses, total = _minute(assessment, without=knowledge.reach.lost)
     learned = knowledge.belief
     telling = overloaded_at is None or now - overloaded_at >= AFTERMATH_SECONDS
     if total > 0 and since is not None and telling:
@@ -326,12 +336,12 @@ def backlog(traffic: Traffic, objective: Objective) -> float:
     return max(0.0, traffic.waiting - traffic.requests_per_second * (objective.ttft_seconds or 1.0))
 
 
-def _minute(assessment: Assessment) -> tuple[float, float]:
+def _minute(assessment: Assessment, *, without: tuple[Sli, ...]) -> tuple[float, float]:
     """Misses of either promise and requests over the last minute; (0, 0) where it had none. One request may miss both;
-    both are counted."""
+    both are counted. Misses of a target that no pool would keep say nothing of what this one carries."""
     misses, total = 0.0, 0.0
     for slo in assessment.slos.values():
-        minute = slo.window(60) if slo.state is SignalState.OK else None
+        minute = slo.window(60) if slo.state is SignalState.OK and slo.sli not in without else None
         if minute is not None:
             misses += minute.ratio.point * minute.total
             total = max(total, minute.total)

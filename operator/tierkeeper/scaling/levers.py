@@ -94,8 +94,8 @@ def infeasible(ctx: Context, sli: Sli) -> Proposal:
     slo = ctx.assessment.slos[sli]
     field = "spec.slo.ttftMilliseconds" if sli is Sli.TTFT else "spec.slo.tpotMilliseconds"
     message = (
-        f"a request that runs alone misses the {sli} target of {milliseconds(slo.threshold_seconds)}: no lever can "
-        f"help, so none is pulled; raise {field}, or give each replica more GPUs or a smaller model"
+        f"a request that runs nearly alone misses the {sli} target of {milliseconds(slo.threshold_seconds)}: no lever "
+        f"can help, so none is pulled; raise {field}, or give each replica more GPUs or a smaller model"
     )
     return hold(ctx, Reason.INFEASIBLE, message, Limit(Reason.INFEASIBLE, message))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tierkeeper.slo.evaluate import thresholds
 from tierkeeper.slo.model import Assessment, WindowSli
 from tierkeeper.tier import BudgetPolicy, Objective
 
@@ -30,7 +31,8 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
 
     The fixed point: at a steady 0.57 of the budget spent, 0.57 is allowed (3 x (1 - 0.57 / 0.7)).
     """
-    slos = list(assessment.slos.values())
+    promised = thresholds(objective)  # of the objective that is planned for: what cannot be kept spends nothing of it
+    slos = [slo for sli, slo in assessment.slos.items() if sli in promised]
     hours, half = [slo.window(21600) for slo in slos], [slo.window(1800) for slo in slos]
     spent = max(_spent(objective, hours), SHORT_SHARE * _spent(objective, half))
     share = min(SLOPE * (1.0 - spent / FULL), MOST) * _caution(objective.budget, assessment, hours)

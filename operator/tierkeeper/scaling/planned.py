@@ -116,11 +116,14 @@ def _close(ctx: Context, plan: Plan) -> Proposal | None:
 
 
 def _hopeless(ctx: Context, plan: Plan) -> Sli | None:
-    """The target that burns and that no replica more would keep; a queue that stands is another matter."""
+    """The target that burns and that no replica more would keep; a queue that stands is another matter, but who waits
+    for the step under way waits too long for a target that is shorter."""
     match ctx.finding.diagnosis:
         case Diagnosis.TPOT_PREFILL | Diagnosis.TPOT_BATCH:
             sli = Sli.TPOT
         case Diagnosis.PREFILL_BOUND:
+            sli = Sli.TTFT
+        case Diagnosis.QUEUE_BOUND if ctx.traffic.waiting_floor <= 0:
             sli = Sli.TTFT
         case _:
             return None

@@ -11,8 +11,7 @@ from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.scaling.overload import open_cap, overloaded
 from tierkeeper.scaling.pace import allowed_share
-from tierkeeper.slo.evaluate import quantile_of
-from tierkeeper.slo.model import Assessment, Sli, SloAssessment
+from tierkeeper.slo.model import Assessment, Sli
 from tierkeeper.tier import Bounds, TierSpec
 from tierkeeper.values import value
 
@@ -76,7 +75,7 @@ class Plan:
     opened: bool = False
     """Whether the limits should stand open: more arrives than can be served at all, see ``overload``."""
     out_of_reach: tuple[Sli, ...] = ()
-    """Targets that a request misses even when it runs alone: by the model, and the median request does miss them."""
+    """Targets that are missed and that no number of replicas would keep."""
 
 
 def plan(
@@ -134,13 +133,8 @@ def plan(
         allowed=allowed,
         floor=knowledge.belief.floor,
         grow_to_as_set=_up(need if narrower else here.replicas(coming, strain=allowed, backlog=excess)),
-        out_of_reach=tuple(sli for sli in here.out_of_reach if _median_misses(assessment.slos.get(sli))),
+        out_of_reach=here.out_of_reach,
     )
-
-
-def _median_misses(slo: SloAssessment | None) -> bool:
-    median = quantile_of(slo, 0.5) if slo is not None else None
-    return slo is not None and median is not None and median.seconds > slo.threshold_seconds
 
 
 def _up(need: float) -> int:
