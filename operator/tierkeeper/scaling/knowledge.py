@@ -227,31 +227,22 @@ def learn(
     steady = leapt_at is None or now - leapt_at >= demand.STEADY_SECONDS
     arriving = demand.demand(looks, minutes, rate=rate, work=work, steady=steady)
     prompt_tokens, output_tokens = _mix(knowledge, traffic=traffic, elapsed=elapsed)
-    engine, within = knowledge.engine, knowledge.reach
+    engine, lengths = knowledge.engine, _lengths(prompt_tokens, output_tokens)
     if even and steady:
         engine = measure(
             engine,
             traffic=traffic,
             looks=looks,
-            lengths=_lengths(prompt_tokens, output_tokens),
+            lengths=lengths,
             elapsed=elapsed,
             profile=profile,
             token_budget=pool.current.max_num_batched_tokens or spec.engine.max_num_batched_tokens,
-        )
-        within = reach.observe(
-            within,
-            traffic=traffic,
-            looks=looks,
-            lengths=_lengths(prompt_tokens, output_tokens),
-            elapsed=elapsed,
-            profile=engine.shaped(profile),
         )
     knowledge = evolve(
         knowledge,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         engine=engine,
-        reach=_judged(within, engine, spec, assessment, profile, _lengths(prompt_tokens, output_tokens)),
         at=now,
         pods=pods,
         even_since=even_since,
@@ -262,22 +253,32 @@ def learn(
         demand=arriving,
         forecaster=forecast.observe(knowledge.forecaster, arriving, now=now, lead_seconds=lead_seconds),
     )
+    if spec.objective is not None and (knowledge.reach.doubted or reach.questioned(assessment)):
+        knowledge = _judge(knowledge, spec.objective, assessment, profile, elapsed=elapsed if even and steady else None)
     return _weigh(knowledge, now=now, spec=spec, assessment=assessment, pool=pool, profile=profile)
 
 
-def _judged(
-    within: Reach, engine: Measured, spec: TierSpec, assessment: Assessment, profile: Profile, lengths: Lengths
-) -> Reach:
-    if engine.speed is None or spec.objective is None:
-        return within
-    return reach.judge(
-        within,
-        assessment=assessment,
-        objective=spec.objective,
-        profile=engine.shaped(profile),
-        speed=engine.speed,
-        lengths=lengths,
-    )
+def _judge(
+    knowledge: Knowledge, objective: Objective, assessment: Assessment, profile: Profile, *, elapsed: float | None
+) -> Knowledge:
+    """Which targets replicas can keep, where one is missed; ``elapsed``: seconds of a steady look, None where it is
+    none."""
+    engine, lengths, within = knowledge.engine, knowledge.lengths, knowledge.reach
+    shaped = engine.shaped(profile)
+    if elapsed is not None:
+        within = reach.observe(
+            within,
+            traffic=assessment.traffic,
+            looks=knowledge.looks,
+            lengths=lengths,
+            elapsed=elapsed,
+            profile=shaped,
+        )
+    if engine.speed is not None:
+        within = reach.judge(
+            within, assessment=assessment, objective=objective, profile=shaped, speed=engine.speed, lengths=lengths
+        )
+    return knowledge if within is knowledge.reach else evolve(knowledge, reach=within)
 
 
 def _mix(knowledge: Knowledge, *, traffic: Traffic, elapsed: float) -> tuple[Mean, Mean]:

@@ -49,6 +49,11 @@ class Reach:
     """Those of them that are out of reach whatever the shape."""
 
 
+def questioned(assessment: Assessment) -> bool:
+    """Whether a promise is missed: only then is it asked whether replicas could keep it."""
+    return any(slo.met is False for slo in assessment.slos.values())
+
+
 def observe(
     reach: Reach, *, traffic: Traffic, looks: Sequence[Look], lengths: Lengths, elapsed: float, profile: Profile
 ) -> Reach:
