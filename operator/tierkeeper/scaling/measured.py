@@ -109,10 +109,9 @@ def measure(
     MOST_BUNCHING * (mean / deviation) ** 2: for 7 of those 54.
     """
     pods = max(traffic.observed_pods, 1)
-    ran = [one.present - one.waiting for one in looks if one.at >= looks[-1].at - RATE_SECONDS]
+    ran = _ran(looks)
     running = sum(ran) / len(ran)
-    reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
-    decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
+    decoding, tokens = decoding_sequences(traffic, looks), traffic.generation_tokens_per_second
     if decoding <= 0 or tokens <= 0:
         return found
     batch, step, prompt_rate = decoding / pods, decoding / tokens, traffic.prompt_tokens_per_second / pods
@@ -138,6 +137,18 @@ def measure(
         reading=shown,
         kv_sequences=kv,
     )
+
+
+def decoding_sequences(traffic: Traffic, looks: Sequence[Look]) -> float:
+    """Sequences of the pool that decode, in the mean over the time that the rates look back on: those that run, less
+    those that still read their prompt."""
+    ran = _ran(looks)
+    running = sum(ran) / len(ran)
+    return max(running - traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0), 0.25 * running)
+
+
+def _ran(looks: Sequence[Look]) -> list[float]:
+    return [one.present - one.waiting for one in looks if one.at >= looks[-1].at - RATE_SECONDS]
 
 
 def _read(profile: Profile, traffic: Traffic, *, step_seconds: float, chunk_tokens: float) -> float | None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from tierkeeper.engine.capacity import batch_within, read_seconds, speed
 from tierkeeper.engine.latency import Lengths, Profile, saturated_tpot_seconds
 from tierkeeper.scaling.demand import Look
-from tierkeeper.scaling.measured import TRUSTED_SEQUENCES, Mean
+from tierkeeper.scaling.measured import TRUSTED_SEQUENCES, Mean, decoding_sequences
 from tierkeeper.slo.evaluate import quantile_of, thresholds
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
 from tierkeeper.tier import Objective
@@ -60,9 +60,7 @@ def observe(
     """What is known after one look at a steady pool. Each look is a lower bound by itself, under whatever load it was,
     so looks at unlike loads may be put together."""
     pods = max(traffic.observed_pods, 1)
-    running = sum([one.present - one.waiting for one in looks]) / len(looks)
-    reading = traffic.requests_per_second * (traffic.mean_prefill_seconds or 0.0)
-    decoding, tokens = max(running - reading, 0.25 * running), traffic.generation_tokens_per_second
+    decoding, tokens = decoding_sequences(traffic, looks), traffic.generation_tokens_per_second
     if decoding <= 0 or tokens <= 0:
         return reach
 
