@@ -139,6 +139,16 @@ def load_ramp(startup_seconds: float, seed: int) -> Scenario:
     return Scenario("ramp", "The load rises to three times in an hour, and falls", (tier,), rate.end, changes=changes)
 
 
+def bursts(startup_seconds: float, seed: int) -> Scenario:
+    """Ten minutes of twice the load and ten of a fifth of it in turn, for six hours: longer than any stabilization
+    window, and gone before replicas that were given back are there again."""
+    seconds, each = 6 * 3600.0, 600.0
+    starts = np.arange(0.0, seconds, each)
+    rate = Curve.hold(starts, [RATE * (2.0 if turn % 2 == 0 else 0.2) for turn in range(len(starts))], end=seconds)
+    tier = _tier(_chat("gold"), "8b-2xa100", startup_seconds, _conversation(rate, seed), replicas=8)
+    return Scenario("bursts", "Ten minutes of load and ten of hardly any in turn", (tier,), seconds)
+
+
 def idle_night(startup_seconds: float, seed: int) -> Scenario:
     """A day with seven hours without one request; evening and morning take half an hour."""
     dusk, dawn = 8 * 3600.0, 16 * 3600.0
@@ -227,6 +237,7 @@ SCENARIOS: Mapping[str, Builder] = {
     "step-4x": load_step(4.0),
     "ramp": load_ramp,
     "idle-night": idle_night,
+    "bursts": bursts,
     "mix-shift": mix_shift,
     "cap-8": wrong_cap(8, replicas=5),
     "cap-256": wrong_cap(256, replicas=3),

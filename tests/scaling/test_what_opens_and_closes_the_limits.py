@@ -37,6 +37,7 @@ def context(
     wanted = Plan(
         grow_to=needs,
         shrink_to=needs,
+        lasting=needs,
         need=float(needs),
         settled_need=float(needs),
         levers=OPEN if opened else RIGHT,

@@ -6,6 +6,7 @@ from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile, tpot_growth
 from tierkeeper.scaling.diagnose import Finding
 from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason, serving
+from tierkeeper.scaling.pace import overspent
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.slo.model import Assessment, SignalState, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
@@ -27,6 +28,10 @@ STARTS_BEFORE_TURNING = 2.0
 #: A live resize that has not reached every pod by now is stuck (it takes 5 s, and 90 s where kubelet is not nudged):
 #: the live levers count as out of reach and replicas must do.
 RESIZE_STUCK_SECONDS = 120.0
+
+
+#: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
+STANDS_SECONDS = 30.0
 
 
 @value(frozen=True, slots=True)
@@ -123,6 +128,16 @@ class Context:
         return (
             self.spec.objective is not None and spent is not None and spent >= self.spec.objective.budget.freeze_percent
         )
+
+    @property
+    def budget_gone(self) -> bool:
+        """Whether a load that comes back must find its replicas: there is no budget left to miss its first minutes."""
+        objective = self.spec.objective
+        return objective is not None and (self.budget_frozen or overspent(objective, self.assessment))
+
+    @property
+    def queue_stands(self) -> bool:
+        return self.elapsed(self.memory.queue_since or self.now) >= STANDS_SECONDS
 
     def elapsed(self, since: float | None) -> float:
         """Seconds since a time; infinite where it never happened."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tierkeeper.engine.latency import LLAMA_8B_2XA100, Profile
+from tierkeeper.scaling import returns
 from tierkeeper.scaling.context import Context, Proposal, changed_levers
 from tierkeeper.scaling.diagnose import Diagnosis, diagnose, queue_too_long
 from tierkeeper.scaling.evolve import evolve
@@ -59,6 +60,9 @@ def decide(
         memory = evolve(memory, calm_since=calm_since, pressed_at=now if finding.presses else memory.pressed_at)
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
     ctx = evolve(ctx, plan=_plan(ctx))
+    if ctx.plan is not None:
+        memory = _remember_peak(ctx, ctx.plan)
+        ctx = evolve(ctx, memory=memory)
     proposal = _overriding(ctx)
     if proposal is None:
         wanted = propose(ctx)
@@ -99,6 +103,19 @@ def _plan(ctx: Context) -> Plan | None:
         open_ceiling=ctx.cap_ceiling(tpot=False),
         opened=ctx.memory.stands_open,
     )
+
+
+def _remember_peak(ctx: Context, plan: Plan) -> Memory:
+    memory = ctx.memory
+    seen = returns.observe(
+        memory.returns,
+        now=ctx.now,
+        needed=plan.lasting,
+        serving=ctx.serving,
+        queue_stands=ctx.queue_stands,
+        window_seconds=ctx.shrink_window,
+    )
+    return memory if seen is memory.returns else evolve(memory, returns=seen)
 
 
 def _enough(ctx: Context, wanted: Proposal) -> int:

@@ -134,6 +134,20 @@ def _may_turn(ctx: Context) -> bool:
     return ctx.elapsed(ctx.memory.replicas_at) >= rest
 
 
+def kept_for_a_return(proposal: Proposal, ctx: Context) -> Proposal:
+    """With the error budget spent, a load that came back after a shrink is waited for, as long as it stayed away."""
+    if not shrinks(proposal, ctx) or not ctx.budget_gone:
+        return proposal
+    held = ctx.memory.returns.held(now=ctx.now)
+    if held < ctx.current.replicas:
+        return proposal.with_levers(replicas=max(held, proposal.levers.replicas))
+    message = (
+        f"may shrink once fewer replicas have been enough for {duration(ctx.memory.returns.hold_seconds())}: the load "
+        "came back after a shrink, and the error budget for that is spent"
+    )
+    return keep_replicas(proposal, ctx, reason=Reason.HOLD_STABILIZING, message=message)
+
+
 def evidence(proposal: Proposal, ctx: Context) -> Proposal:
     """A shrink under load needs enough requests within budget, or gauges that prove it harmless."""
     if proposal.reason is not Reason.SCALE_DOWN or proven_by_gauges(ctx, replicas=proposal.levers.replicas):
@@ -314,6 +328,7 @@ GUARDS: tuple[Guard, ...] = (
     bounded,
     no_rollout,
     stabilized,
+    kept_for_a_return,
     evidence,
     calm_before_relaxing,
     release_stuck,

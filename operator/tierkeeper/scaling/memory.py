@@ -14,6 +14,7 @@ from tierkeeper.scaling import knowledge as known
 from tierkeeper.scaling.evolve import evolve
 from tierkeeper.scaling.knowledge import STARTUP_SECONDS, Knowledge
 from tierkeeper.scaling.model import Levers, PoolState, Reason
+from tierkeeper.scaling.returns import Returns
 from tierkeeper.slo.model import Assessment
 from tierkeeper.tier import TierSpec
 from tierkeeper.values import value
@@ -153,6 +154,7 @@ class Memory:
     knowledge: Knowledge = field(default_factory=Knowledge)
     recommendations: tuple[Recommendation, ...] = ()
     """The sliding maximum: older first, each larger than the next."""
+    returns: Returns = Returns()
     words: Words | None = None
     drift: str = ""
     """What another hand changed since the last tick; said once."""
@@ -233,6 +235,7 @@ def observe(
             cap_mark=None,
             tokens_mark=None,
             strain=None,
+            returns=Returns(),
             knowledge=known.of_another_engine(memory.knowledge),
         )
     memory = _observe_replicas(memory, now=now, current=pool.current)

@@ -39,6 +39,11 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
     return max(share, LEAST)
 
 
+def overspent(objective: Objective, assessment: Assessment) -> bool:
+    """Whether the last hours have spent more of the budget than there is for them."""
+    return _spent(objective, [slo.window(21600) for slo in assessment.slos.values()]) >= 1.0
+
+
 def _spent(objective: Objective, windows: Sequence[WindowSli | None]) -> float:
     """Budgets spent over a window, by all promises together."""
     misses, total = 0.0, 0.0

@@ -45,9 +45,6 @@ OWN_MINUTES = 3.0
 #: at a scrape or two one in 160 is a false alarm, which is dozens a day.
 TURN_MARGIN = 1.1
 
-#: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
-STANDS_SECONDS = 30.0
-
 #: The cap binds where this share of it runs.
 BINDS = 0.8
 
@@ -135,7 +132,7 @@ def _urgent(ctx: Context) -> bool:
     windows. A budget that is being spent burns a little in some minute or other; that is weighed, not reacted to."""
     if ctx.finding.diagnosis in (Diagnosis.KV_PRESSURE, Diagnosis.INFEASIBLE):
         return True
-    if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows and _queue_stands(ctx):
+    if ctx.finding.diagnosis is Diagnosis.QUEUE_BOUND and not ctx.finding.from_windows and ctx.queue_stands:
         return True
     pair, objective = CONTROL_WINDOWS.pairs[0], ctx.spec.objective
     if objective is None:
@@ -146,10 +143,6 @@ def _urgent(ctx: Context) -> bool:
         if all(window is not None and window.ratio.point >= asked for window in shown):
             return True
     return False
-
-
-def _queue_stands(ctx: Context) -> bool:
-    return ctx.elapsed(ctx.memory.queue_since or ctx.now) >= STANDS_SECONDS
 
 
 def _expected(ctx: Context) -> Proposal:

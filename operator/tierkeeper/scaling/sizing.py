@@ -53,6 +53,8 @@ class Plan:
     """Replicas that are needed: more than there are only if they really are."""
     shrink_to: int
     """Replicas that are enough."""
+    lasting: int
+    """Replicas that are needed for what arrives, without the backlog that is gone in two minutes."""
     need: float
     """What is needed, before rounding."""
     settled_need: float
@@ -117,11 +119,13 @@ def plan(
     excess = queued / BACKLOG_SECONDS
     need = there.replicas(coming, strain=allowed, backlog=excess)
     spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=excess)
+    lasting = need if excess <= 0.0 else there.replicas(coming, strain=allowed)
     unseen = max(0, pool.ready - traffic.observed_pods)
     narrower = there is here or levers.max_num_seqs <= pool.current.max_num_seqs
     return Plan(
         grow_to=_up(need),
         shrink_to=max(1, math.ceil(spare + unseen + SHRINK_SLACK)),
+        lasting=_up(lasting),
         need=need,
         settled_need=need * (1.0 if arriving.settled is None else arriving.settled / arriving.level),
         levers=wide or levers,
