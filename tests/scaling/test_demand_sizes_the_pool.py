@@ -197,6 +197,17 @@ def test_a_plan_keeps_within_a_token_budget_that_is_smaller_than_its_cap():
     assert plan.levers.max_num_batched_tokens == 48 < plan.levers.max_num_seqs
 
 
+def test_outputs_of_one_token_have_no_tpot_to_be_sized_for():
+    """Else the cap would be cut to the few sequences that leave a step time to read their prompts beside."""
+    plans = []
+    for tpot in (0.04, None):
+        story = Story(tier(replicas=(1, 40), tpot=tpot, start=56), replicas=6)
+        story.serves(60.0, lengths=Lengths(prompt_tokens=1155.0, output_tokens=1.0)).pass_time(300)
+        plans.append(sized_from(story, story.memory.knowledge, current=Levers(6, 56)))
+    assert plans[0].levers.max_num_seqs == 56
+    assert (plans[0].grow_to, plans[0].shrink_to) == (plans[1].grow_to, plans[1].shrink_to)
+
+
 @pytest.mark.parametrize(("ratio", "missing"), [(0.8, 1.0), (0.9, 0.55), (0.5, 0.6)])
 def test_where_more_than_half_misses_the_budget_is_no_excuse(ratio, missing):
     """6x of a budget of a fifth would be 120 %, which nothing reaches: half is asked for at most."""

@@ -53,6 +53,9 @@ AFTERMATH_SECONDS = 120.0
 #: Beyond this share of what replicas can do at all, nothing learned counts: a queue there grows without end.
 MOST_USED = 0.92
 
+#: Who asks for one token has no token after it to be late: where the mean is no more than this, TPOT bounds no batch.
+ONE_TOKEN = 1.05
+
 #: Until a start was seen, it is taken to last this long: between a 3B model's 59 s and a 70B model's 215 s.
 STARTUP_SECONDS = 120.0
 
@@ -185,10 +188,10 @@ def model(spec: TierSpec, levers: Levers, knowledge: Knowledge, profile: Profile
     if slowness is None or objective is None:
         return None
     lengths, profile = knowledge.lengths, knowledge.engine.shaped(profile)
-    doubted = knowledge.reach.doubted
-    if doubted:
+    doubted, alone = knowledge.reach.doubted, lengths.output_tokens <= ONE_TOKEN
+    if doubted or alone:
         ttft = None if Sli.TTFT in doubted else objective.ttft_seconds
-        tpot = None if Sli.TPOT in doubted else objective.tpot_seconds
+        tpot = None if Sli.TPOT in doubted or alone else objective.tpot_seconds
         objective = dataclasses.replace(objective, ttft_seconds=ttft, tpot_seconds=tpot)
     limits = limits_of(spec, levers, knowledge, objective)
     lost = knowledge.reach.lost
