@@ -167,3 +167,18 @@ def test_what_is_kept_of_the_minutes_is_what_they_say_anew(ticks):
         assert kept.bunching == bunching_of(list(kept))
         assert kept.stretches == anew.stretches
         assert demand((), kept, rate=rate, work=work) == demand((), anew, rate=rate, work=work)
+
+
+@pytest.mark.parametrize(
+    ("rates", "flat"),
+    [
+        ((20, 21, 19, 20, 21, 20, 20), True),
+        ((32, 30, 28, 26, 24, 22, 20), True),
+        ((20, 22, 24, 26, 28, 30, 32), False),
+        ((20, 22, 20, 23, 22, 25, 24), False),
+        ((20, 20, 20), False),
+        ((), False),
+    ],
+)
+def test_a_load_is_flat_once_it_is_known_not_to_rise(rates, flat):
+    assert minutes(*rates).flat is flat

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.scaling.story import CHAT, PROFILE, Story, half_below, sized_from, tier
 from tierkeeper.engine.latency import Lengths
-from tierkeeper.scaling.demand import Demand
+from tierkeeper.scaling.demand import Demand, Minute, Minutes
 from tierkeeper.scaling.knowledge import Knowledge
 from tierkeeper.scaling.measured import Mean, Measured
 from tierkeeper.scaling.memory import Memory
@@ -89,15 +89,19 @@ def test_less_demand_removes_several_at_once_after_the_window():
 
 def just_shrunk() -> Story:
     story = served(24.0, replicas=8)
-    story.serves(14.0).pass_time(330)
+    story.serves(14.0)
+    for _ in range(100):
+        if story.tick().levers.replicas == 3:
+            break
+    story.pass_time(30)
     assert story.levers.replicas == 3
     return story
 
 
 def bunch(story: Story) -> Story:
-    """For two looks six requests a second more are present than the minute knows of: 14/s look like 20."""
+    """For two looks eight requests a second more are present than the minute knows of: 14/s look like 22."""
     quiet = story.traffic
-    story.traffic = dataclasses.replace(quiet, running=quiet.running + 90)
+    story.traffic = dataclasses.replace(quiet, running=quiet.running + 120)
     story.tick()
     story.tick()
     story.traffic = quiet
@@ -372,11 +376,12 @@ def test_beside_a_target_that_nobody_could_meet_the_load_still_gets_its_replicas
     assert story.levers.replicas >= 3
 
 
-def sized(rate: float, *, replicas: int = 4, slope: float = 0.0):
+def sized(rate: float, *, replicas: int = 4, flat: bool = False):
     """One plan from what is known, without a story around it."""
     story = Story(tier(**CHAT_TIER), replicas=replicas)
     story.serves(rate)
-    known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0)), demand=Demand(rate, slope, 15))
+    seen = Minutes(Minute(60.0 * k, rate, rate) for k in range(15 if flat else 0))
+    known = Knowledge(engine=Measured(slowness=Mean(100.0, 100.0)), demand=Demand(rate, 0.0, 15), minutes=seen)
     return sized_from(story, known, current=Levers(replicas, 56))
 
 
@@ -387,12 +392,23 @@ def test_more_demand_never_needs_fewer_replicas(rate, more):
 
 
 @settings(max_examples=100)
-@given(rate=st.floats(0.1, 150.0))
-def test_the_planned_size_is_a_fixed_point(rate):
+@given(rate=st.floats(0.1, 150.0), flat=st.booleans())
+def test_the_planned_size_is_a_fixed_point(rate, flat):
     """Where no queue is left to work off."""
-    first = sized(rate, replicas=64).grow_to
-    again = sized(rate, replicas=first)
+    first = sized(rate, replicas=64, flat=flat).grow_to
+    again = sized(rate, replicas=first, flat=flat)
     assert again.grow_to <= first <= again.shrink_to
+
+
+@settings(max_examples=100)
+@given(rate=st.floats(0.1, 150.0))
+def test_a_load_that_does_not_rise_may_be_short_of_a_part_of_a_replica(rate):
+    """A tenth of each of the first two, three tenths of a larger pool; while it rises, of one tenth."""
+    flat, rising = sized(rate, replicas=64, flat=True), sized(rate, replicas=64)
+    assert flat.need == rising.need
+    assert flat.need - flat.grow_to <= min(0.3, 0.1 * flat.grow_to) + 1e-9
+    assert rising.need - rising.grow_to <= 0.1 + 1e-9
+    assert flat.grow_to <= rising.grow_to <= flat.grow_to + 1
 
 
 def test_prompts_four_times_as_long_are_known_a_minute_after_the_rates_show_them():

@@ -116,6 +116,12 @@ class Minutes(tuple[Minute, ...]):
         times, works = [minute.at for minute in self], [minute.work for minute in self]
         return tuple([Stretch.of(times[-span:], works[-span:]) for span in spans])
 
+    @cached_property
+    def flat(self) -> bool:
+        """Whether the short line is known and does not rise by more than a standard deviation of its slope."""
+        short = next(iter(self.stretches), None)
+        return short is not None and short.slope <= math.sqrt(short.off) / short.spread
+
 
 @value(frozen=True, slots=True)
 class Demand:
