@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.scaling.story import Story, tier
 from tierkeeper.scaling.model import Lever, Reason
 from tierkeeper.scaling.returns import LONGEST_SECONDS, MEMORY_SECONDS, Returns, observe
+from tierkeeper.tier import Bounds
 
 BUSY, QUIET = 34.0, 4.0
 WINDOW = 300.0
@@ -73,46 +74,87 @@ def test_what_is_held_never_grows_a_pool():
     assert replicas == sorted(replicas, reverse=True)
 
 
-def watched(*needs: tuple[float, int, int, bool]) -> Returns:
-    """(seconds until then, needed, serving, a queue stands) one after the other, a look every 15 s."""
-    returns, now = Returns(), 0.0
-    for seconds, needed, serving, queue in needs:
+Look = tuple[float, int, int, bool]
+"""Seconds until the next, replicas that are needed and that serve, and whether the queue is too long."""
+
+
+def watched(*looks: Look, returns: Returns | None = None, now: float = 0.0) -> Returns:
+    """One after the other, a look every 15 s."""
+    seen, queue_since = returns or Returns(), None
+    for seconds, needed, serving, queue in looks:
         end = now + seconds
         while now < end:
             now += 15.0
-            returns = observe(
-                returns, now=now, needed=needed, serving=serving, queue_stands=queue, window_seconds=WINDOW
+            queue_since = (now if queue_since is None else queue_since) if queue else None
+            queued = 0.0 if queue_since is None else now - queue_since
+            seen = observe(
+                seen,
+                now=now,
+                needed=needed,
+                serving=serving,
+                queue_stands=queued >= 30.0,
+                queued_seconds=queued,
+                window_seconds=WINDOW,
             )
-    return returns
+    return seen
+
+
+def held_after(*looks: Look) -> float:
+    return watched(*looks).hold_seconds(now=sum(seconds for seconds, *_ in looks))
+
+
+BUSY_8, AWAY, BACK_TO_2 = (600, 8, 8, False), (1200, 1, 8, False), (60, 8, 2, True)
 
 
 def test_a_pause_is_as_long_as_fewer_were_needed():
-    seen = watched((600, 8, 8, False), (1200, 1, 8, False), (60, 8, 2, True))
-    assert seen.pause_seconds == pytest.approx(1200, abs=75)
-    assert seen.hold_seconds() == pytest.approx(1.5 * seen.pause_seconds)
+    assert held_after(BUSY_8, AWAY, BACK_TO_2) == pytest.approx(1.5 * 1200, abs=1.5 * 75)
 
 
 @pytest.mark.parametrize(
-    ("why", "needs"),
+    ("how", "back"),
     [
-        ("no queue", [(600, 8, 8, False), (1200, 1, 8, False), (60, 8, 8, False)]),
-        ("shorter than the window", [(600, 8, 8, False), (240, 1, 8, False), (60, 8, 2, True)]),
-        ("a new level", [(600, 4, 4, False), (1200, 1, 4, False), (60, 8, 2, True)]),
-        ("never were so many", [(600, 8, 4, True), (1200, 1, 4, False), (60, 8, 2, True)]),
-        ("hours ago", [(600, 8, 8, False), (1.2 * LONGEST_SECONDS, 1, 8, False), (60, 8, 2, True)]),
+        ("a first look that shows too many", [(15, 20, 2, True), (60, 5, 2, True)]),
+        ("a replica more at each look", [(15, n, 2, n > 5) for n in range(2, 9)]),
+        ("half of it first", [(120, 4, 4, False), (60, 8, 4, True)]),
+    ],
+)
+def test_however_it_rises_it_has_come_back(how, back):
+    assert held_after(BUSY_8, AWAY, *back) >= 1500, how
+
+
+@pytest.mark.parametrize(
+    ("why", "looks"),
+    [
+        ("no queue", [BUSY_8, AWAY, (60, 8, 8, False)]),
+        ("shorter than the window", [BUSY_8, (240, 1, 8, False), BACK_TO_2]),
+        ("a new level", [(600, 4, 4, False), (1200, 4, 4, False), (60, 8, 4, True)]),
+        ("hours ago", [BUSY_8, (1.2 * LONGEST_SECONDS, 1, 8, False), BACK_TO_2]),
+        ("the queue came long after the load", [BUSY_8, AWAY, (900, 8, 8, False), (60, 9, 8, True)]),
+        ("nothing had been given back", [BUSY_8, AWAY, (60, 9, 8, True)]),
+        ("half of them were taken away", [BUSY_8, (1800, 8, 4, True), (60, 5, 4, True), (120, 8, 4, True)]),
         (
-            "the queue came long after the load",
-            [(600, 8, 8, False), (1200, 1, 8, False), (900, 8, 8, False), (60, 9, 8, True)],
+            "too few can serve to show what is needed",
+            [BUSY_8, (1800, 4, 3, True), (60, 1, 3, False), (120, 8, 3, True)],
         ),
     ],
 )
-def test_no_load_came_back(why, needs):
-    assert watched(*needs).hold_seconds() == 0.0, why
+def test_no_load_came_back(why, looks):
+    assert held_after(*looks) == 0.0, why
 
 
 def test_a_return_is_forgotten_after_a_day():
-    seen = watched((600, 8, 8, False), (1200, 1, 8, False), (60, 8, 2, True), (MEMORY_SECONDS + 120, 8, 8, False))
-    assert seen.hold_seconds() == 0.0
+    assert held_after(BUSY_8, AWAY, BACK_TO_2, (MEMORY_SECONDS + 120, 8, 8, False)) == 0.0
+
+
+def test_a_long_pause_is_forgotten_after_a_day_though_short_ones_go_on():
+    long = watched(BUSY_8, (2340, 1, 8, False), BACK_TO_2)
+    now = 3000.0
+    assert long.hold_seconds(now=now) == pytest.approx(1.5 * 2340, abs=1.5 * 75)
+    for _ in range(3):
+        shorter = ((12 * 3600.0, 8, 8, False), (420, 1, 8, False), BACK_TO_2)
+        long = watched(*shorter, returns=long, now=now)
+        now += sum(seconds for seconds, *_ in shorter)
+    assert long.hold_seconds(now=now) == pytest.approx(1.5 * 420, abs=1.5 * 75)
 
 
 @given(
@@ -121,10 +163,39 @@ def test_a_return_is_forgotten_after_a_day():
         max_size=12,
     )
 )
-def test_nothing_is_held_for_longer_than_an_hour_nor_more_than_ever_served(needs):
-    seen = watched(*needs)
-    assert 0.0 <= seen.hold_seconds() <= LONGEST_SECONDS
-    now = sum(seconds for seconds, *_ in needs)
-    assert seen.held(now=now) <= max((serving for _, _, serving, _ in needs), default=0)
-    assert list(seen.peaks) == sorted(seen.peaks, key=lambda peak: -peak.replicas)
-    assert len({peak.replicas for peak in seen.peaks}) == len(seen.peaks)
+def test_nothing_is_held_for_longer_than_an_hour_nor_more_than_ever_served(looks):
+    seen, now = watched(*looks), sum(seconds for seconds, *_ in looks)
+    assert 0.0 <= seen.hold_seconds(now=now) <= LONGEST_SECONDS
+    assert seen.held(now=now) <= max((serving for _, _, serving, _ in looks), default=0)
+    assert [peak.at for peak in seen.peaks] == sorted(peak.at for peak in seen.peaks)
+    for place, peak in enumerate(seen.peaks):
+        assert all(later.needed < peak.needed or later.used < peak.used for later in seen.peaks[place + 1 :])
+
+
+def test_another_promise_forgets_what_the_old_one_took():
+    story = come_back(pause=900, budget_left=-0.5)
+    assert story.memory.returns.pauses
+    assert story.spec.objective is not None
+    story.spec = dataclasses.replace(story.spec, objective=dataclasses.replace(story.spec.objective, ttft_seconds=5.0))
+    story.tick()
+    assert not story.memory.returns.pauses
+
+
+def test_a_shortage_is_no_pause():
+    """The user lets three replicas serve the load of seven, and thinks better of it half an hour later."""
+    story = Story(tier(ttft=1.5, tpot=0.04, seqs=(8, 256), start=56, replicas=(1, 32)), replicas=8)
+    story.serves(BUSY).pass_time(900)
+    allowed = story.spec.scaling
+    story.spec = dataclasses.replace(story.spec, scaling=dataclasses.replace(allowed, replicas=Bounds(1, 3)))
+    story.tick()
+    waiting = 0.0
+    for _ in range(360):
+        story.serves(BUSY, waiting=waiting)
+        waiting += (BUSY - story.traffic.requests_per_second) * 5.0
+        story.tick()
+    story.spec = dataclasses.replace(story.spec, scaling=allowed)
+    story.serves(BUSY, waiting=waiting).pass_time(90)
+    story.levers = dataclasses.replace(story.levers, replicas=min(story.levers.replicas, 12))
+    story.pods_become_ready()
+    story.serves(BUSY).pass_time(600)
+    assert not story.memory.returns.pauses

@@ -29,7 +29,6 @@ STARTS_BEFORE_TURNING = 2.0
 #: the live levers count as out of reach and replicas must do.
 RESIZE_STUCK_SECONDS = 120.0
 
-
 #: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
 STANDS_SECONDS = 30.0
 
@@ -132,12 +131,18 @@ class Context:
     @property
     def budget_gone(self) -> bool:
         """Whether a load that comes back must find its replicas: there is no budget left to miss its first minutes."""
-        objective = self.spec.objective
-        return objective is not None and (self.budget_frozen or overspent(objective, self.assessment))
+        here = self.memory.knowledge.here
+        return here is not None and (self.budget_frozen or overspent(here.objective, self.assessment))
+
+    @property
+    def queued_seconds(self) -> float:
+        """For how long the queue has been too long; zero where it is not."""
+        return 0.0 if self.memory.queue_since is None else self.now - self.memory.queue_since
 
     @property
     def queue_stands(self) -> bool:
-        return self.elapsed(self.memory.queue_since or self.now) >= STANDS_SECONDS
+        """Whether the queue is too long, and no burst's."""
+        return self.queued_seconds >= STANDS_SECONDS
 
     def elapsed(self, since: float | None) -> float:
         """Seconds since a time; infinite where it never happened."""

@@ -113,6 +113,7 @@ def _remember_peak(ctx: Context, plan: Plan) -> Memory:
         needed=plan.lasting,
         serving=ctx.serving,
         queue_stands=ctx.queue_stands,
+        queued_seconds=ctx.queued_seconds,
         window_seconds=ctx.shrink_window,
     )
     return memory if seen is memory.returns else evolve(memory, returns=seen)

@@ -138,11 +138,12 @@ def kept_for_a_return(proposal: Proposal, ctx: Context) -> Proposal:
     """With the error budget spent, a load that came back after a shrink is waited for, as long as it stayed away."""
     if not shrinks(proposal, ctx) or not ctx.budget_gone:
         return proposal
-    held = ctx.memory.returns.held(now=ctx.now)
+    returns = ctx.memory.returns
+    held = returns.held(now=ctx.now)
     if held < ctx.current.replicas:
         return proposal.with_levers(replicas=max(held, proposal.levers.replicas))
     message = (
-        f"may shrink once fewer replicas have been enough for {duration(ctx.memory.returns.hold_seconds())}: the load "
+        f"may shrink once fewer replicas have been enough for {duration(returns.hold_seconds(now=ctx.now))}: the load "
         "came back after a shrink, and the error budget for that is spent"
     )
     return keep_replicas(proposal, ctx, reason=Reason.HOLD_STABILIZING, message=message)

@@ -238,6 +238,8 @@ def observe(
             returns=Returns(),
             knowledge=known.of_another_engine(memory.knowledge),
         )
+    elif memory.spec is not None and memory.spec.objective != spec.objective:
+        memory = evolve(memory, returns=Returns())  # of replicas that another promise took
     memory = _observe_replicas(memory, now=now, current=pool.current)
     coming = in_flight(pool, assessment)
     grew = memory.ready is not None and pool.ready > memory.ready

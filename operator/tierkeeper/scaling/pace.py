@@ -31,9 +31,7 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
 
     The fixed point: at a steady 0.57 of the budget spent, 0.57 is allowed (3 x (1 - 0.57 / 0.7)).
     """
-    promised = thresholds(objective)  # of the objective that is planned for: what cannot be kept spends nothing of it
-    slos = [slo for sli, slo in assessment.slos.items() if sli in promised]
-    hours, half = [slo.window(21600) for slo in slos], [slo.window(1800) for slo in slos]
+    hours, half = _windows(objective, assessment, 21600), _windows(objective, assessment, 1800)
     spent = max(_spent(objective, hours), SHORT_SHARE * _spent(objective, half))
     share = min(SLOPE * (1.0 - spent / FULL), MOST) * _caution(objective.budget, assessment, hours)
     return max(share, LEAST)
@@ -41,7 +39,13 @@ def allowed_share(objective: Objective, assessment: Assessment) -> float:
 
 def overspent(objective: Objective, assessment: Assessment) -> bool:
     """Whether the last hours have spent more of the budget than there is for them."""
-    return _spent(objective, [slo.window(21600) for slo in assessment.slos.values()]) >= 1.0
+    return _spent(objective, _windows(objective, assessment, 21600)) >= 1.0
+
+
+def _windows(objective: Objective, assessment: Assessment, seconds: int) -> list[WindowSli | None]:
+    """Of the promises that are planned for: what cannot be kept spends nothing."""
+    promised = thresholds(objective)
+    return [slo.window(seconds) for sli, slo in assessment.slos.items() if sli in promised]
 
 
 def _spent(objective: Objective, windows: Sequence[WindowSli | None]) -> float:

@@ -7,6 +7,8 @@ what an error budget is for while there is some; once it is spent, replicas stay
 
 from __future__ import annotations
 
+import math
+
 from tierkeeper.values import value
 
 #: Longer pauses are slept through: an hour of replicas that do nothing is dearer than the minutes that they spare.
@@ -27,10 +29,13 @@ NOTE_SECONDS = 60.0
 
 @value(frozen=True, slots=True)
 class Peak:
-    """Replicas that were needed at a time, and were there."""
+    """What a load needed at a time."""
 
     at: float
-    replicas: int
+    needed: float
+    """Replicas; infinite where a queue had stood for so long that nobody can say."""
+    used: int
+    """Those of them that served."""
 
 
 @value(frozen=True, slots=True)
@@ -39,6 +44,17 @@ class Rise:
 
     at: float
     pause_seconds: float
+    used: int
+    """Replicas that served it before."""
+
+
+@value(frozen=True, slots=True)
+class Pause:
+    """A pause after which a load met too few replicas."""
+
+    at: float
+    """When that was seen."""
+    seconds: float
 
 
 @value(frozen=True, slots=True)
@@ -46,45 +62,59 @@ class Returns:
     """See the module. Times are monotonic seconds."""
 
     peaks: tuple[Peak, ...] = ()
-    """The sliding maximum over the last hour: older first, each larger than the next."""
-    needed: int = 0
-    """At the last look."""
+    """Of the last hour, older first: each needed or used more than all after it."""
     rise: Rise | None = None
     """The last one."""
-    pause_seconds: float = 0.0
-    """The longest pause after which the load met too few replicas; zero: none."""
-    returned_at: float | None = None
+    pauses: tuple[Pause, ...] = ()
+    """Of the last day, older first: each longer than all after it."""
 
-    def hold_seconds(self) -> float:
+    def hold_seconds(self, *, now: float) -> float:
         """How long a load is to be waited for; zero where none has come back."""
-        return min(MARGIN * self.pause_seconds, LONGEST_SECONDS)
+        longest = max((pause.seconds for pause in self.pauses if now - pause.at <= MEMORY_SECONDS), default=0.0)
+        return min(MARGIN * longest, LONGEST_SECONDS)
 
     def held(self, *, now: float) -> int:
         """Replicas that the load will need if it comes back as it has before."""
-        first = now - self.hold_seconds()
-        return max((peak.replicas for peak in self.peaks if peak.at > first), default=0)
+        first = now - self.hold_seconds(now=now)
+        return max((peak.used for peak in self.peaks if peak.at > first), default=0)
 
 
 def observe(
-    returns: Returns, *, now: float, needed: int, serving: int, queue_stands: bool, window_seconds: float
+    returns: Returns,
+    *,
+    now: float,
+    needed: int,
+    serving: int,
+    queue_stands: bool,
+    queued_seconds: float,
+    window_seconds: float,
 ) -> Returns:
-    """What is known after a tick at which the load, without any backlog, needed so many replicas.
+    """What is known after a tick at which the load, without any backlog, needed ``needed`` replicas of which
+    ``serving`` were there.
 
     Where fewer serve, a queue stands within ``window_seconds`` of a rise, if it does at all. A pause no longer than
-    that takes no replicas away.
+    that takes no replicas away; a queue that is longer too long (``queued_seconds``) is no pause, whatever is read of
+    a pool that serves all it can.
     """
+    need, used = math.inf if queued_seconds > window_seconds else float(needed), min(needed, serving)
     last = returns.peaks[-1] if returns.peaks else None
-    used, short = min(needed, serving), queue_stands and needed > serving
-    if last is not None and last.replicas == used == needed and now - last.at < NOTE_SECONDS:
+    if last is not None and last.needed == need == last.used == used and now - last.at < NOTE_SECONDS:
         return returns
-    rise, pause, at = returns.rise, returns.pause_seconds, returns.returned_at
-    if at is not None and now - at > MEMORY_SECONDS:
-        pause, at = 0.0, None
-    if returns.needed < SAME * needed:
-        paused = now - next((peak.at for peak in reversed(returns.peaks) if peak.replicas >= SAME * needed), now)
-        rise = Rise(now, paused) if paused > window_seconds else None
-    if short and rise is not None and now - rise.at <= window_seconds:
-        pause, at = max(pause, rise.pause_seconds), now
+    rise, pauses = _risen(returns.peaks, now=now, need=need, came=now - queued_seconds), returns.pauses
+    rise = rise if rise is not None and rise.pause_seconds > window_seconds else returns.rise
+    fresh = rise is not None and now - rise.at <= window_seconds
+    if rise is not None and fresh and queue_stands and serving < min(needed, rise.used):
+        kept = [one for one in pauses if now - one.at <= MEMORY_SECONDS and one.seconds > rise.pause_seconds]
+        pauses = (*kept, Pause(now, rise.pause_seconds))
     oldest = now - LONGEST_SECONDS
-    kept = [peak for peak in returns.peaks if peak.at >= oldest and peak.replicas > used]
-    return Returns((*kept, Peak(now, used)), needed, rise, pause, at)
+    peaks = [one for one in returns.peaks if one.at >= oldest and (one.needed > need or one.used > used)]
+    return Returns((*peaks, Peak(now, need, used)), rise, pauses)
+
+
+def _risen(peaks: tuple[Peak, ...], *, now: float, need: float, came: float) -> Rise | None:
+    """That the load needs as much again as replicas served before, if at the look before it did not. ``came``: when it
+    began to, which is when its queue did."""
+    used = max((peak.used for peak in peaks if SAME * peak.used <= need), default=0)
+    if not peaks or peaks[-1].needed >= SAME * used:
+        return None
+    return Rise(now, came - max(peak.at for peak in peaks if peak.needed >= SAME * used), used)
