@@ -1,9 +1,12 @@
 """TPOT burns, or the KV cache overflows: a smaller token budget or batch at once, replicas to pay for it."""
 
+import dataclasses
+
 import pytest
 
 from tests.scaling.story import Story, tier
 from tierkeeper.scaling.model import Lever, Reason
+from tierkeeper.slo.model import Sli
 
 
 def burning(*, running: float = 30.0, prompts: float = 0.0, ttft: float = 0.0, p99: float = 0.12, **spec) -> Story:
@@ -160,10 +163,24 @@ def test_a_queue_behind_a_cap_that_burned_gets_replicas():
 
 
 def test_a_lone_stream_that_misses_its_target_is_infeasible():
-    decision = burning(running=2).tick()
+    story = burning(running=2)
+    story.traffic = dataclasses.replace(story.traffic, requests_per_second=0.2)
+    decision = story.burns(tpot=90.0, p99=0.12, p50=0.11).tick()
     assert decision.changed == ()
     assert decision.reason is Reason.INFEASIBLE
     assert "spec.slo.tpotMilliseconds" in decision.message
+
+
+@pytest.mark.parametrize("sli", [Sli.TTFT, Sli.TPOT])
+def test_a_few_that_miss_where_some_meet_another_are_no_lone_streams(sli):
+    """A pod holds 0.4 requests on average, so a third finds one there: 9 % may be late for its prompt."""
+    story = Story(tier(), replicas=5)
+    story.tick()
+    story.queue(0, running=2.0, mean_queue_seconds=0.0)
+    story.burns(**{str(sli).lower(): 9.0}, p99=0.12, p50=0.03)
+    decision = story.tick()
+    assert decision.reason is not Reason.INFEASIBLE
+    assert decision.changed
 
 
 def test_without_live_resize_replicas_come_before_a_restart():

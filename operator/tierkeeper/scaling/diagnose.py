@@ -7,6 +7,7 @@ from enum import StrEnum
 from tierkeeper.engine.latency import Profile, prefill_share
 from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import PoolState, serving
+from tierkeeper.scaling.reach import misses_alone
 from tierkeeper.scaling.wording import count, duration, milliseconds, times
 from tierkeeper.slo.evaluate import quantile_of
 from tierkeeper.slo.model import Assessment, SignalState, Sli, SloAssessment, Traffic
@@ -132,7 +133,7 @@ def diagnose(*, now: float, assessment: Assessment, pool: PoolState, memory: Mem
 def _tpot(tpot: SloAssessment, assessment: Assessment, pods: int, profile: Profile) -> Finding:
     traffic = assessment.traffic
     cause = _burn(tpot)
-    if _lone(assessment, pods):
+    if _lone(tpot, assessment, pods):
         return Finding(Diagnosis.INFEASIBLE, cause, from_windows=True, sli=Sli.TPOT)
     median = quantile_of(tpot, 0.5)
     typical = median.seconds if median is not None else tpot.threshold_seconds
@@ -164,7 +165,7 @@ def _ttft(ttft: SloAssessment | None, assessment: Assessment, *, pods: int, queu
         cause = ", ".join([*burns, f"{share:.0%} of it is queue time"])
         return Finding(Diagnosis.QUEUE_BOUND, cause, from_windows=True)
     cause = ", ".join([*burns, "the queue is empty"])
-    if _lone(assessment, pods):
+    if _lone(ttft, assessment, pods):
         return Finding(Diagnosis.INFEASIBLE, cause, from_windows=True, sli=Sli.TTFT)
     return Finding(Diagnosis.PREFILL_BOUND, cause, from_windows=True)
 
@@ -180,10 +181,14 @@ def _queue_share(traffic: Traffic) -> float:
     return traffic.mean_queue_seconds / traffic.mean_ttft_seconds
 
 
-def _lone(assessment: Assessment, pods: int) -> bool:
-    """Whether requests run (nearly) alone, now and on average over the last minute: then no lever makes them faster."""
-    traffic = assessment.traffic
-    return traffic.running <= pods and traffic.waiting <= 0 and decoding_lately(assessment) <= pods
+def _lone(slo: SloAssessment | None, assessment: Assessment, pods: int) -> bool:
+    """Whether requests run (nearly) alone, now and on average over the last minute, and miss alone: then no lever makes
+    them faster."""
+    traffic, decoding = assessment.traffic, decoding_lately(assessment)
+    if traffic.running > pods or traffic.waiting > 0 or decoding > pods:
+        return False
+    reading = traffic.requests_per_second * (traffic.mean_ttft_seconds or 0.0)
+    return slo is None or misses_alone(slo, held=(decoding + reading) / pods)
 
 
 def decoding_lately(assessment: Assessment) -> float:

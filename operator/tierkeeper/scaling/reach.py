@@ -10,6 +10,7 @@ replicas that came leave less to the shape.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from tierkeeper.engine.capacity import batch_within, read_seconds, speed
@@ -117,7 +118,7 @@ def judge(
             if before:
                 before = not (slo.met or (clear and not gone))
             else:
-                before = beyond and (_median_misses(slo) or (gone and slo.met is False))
+                before = beyond and (_median_misses(slo) or (gone and slo.met is False and _alone(slo, assessment)))
         if before:
             doubted.append(sli)
             if gone:
@@ -131,3 +132,20 @@ def judge(
 def _median_misses(slo: SloAssessment) -> bool:
     median = quantile_of(slo, 0.5)
     return median is not None and median.seconds > slo.threshold_seconds
+
+
+def _alone(slo: SloAssessment, assessment: Assessment) -> bool:
+    traffic = assessment.traffic
+    reading = traffic.requests_per_second * (traffic.mean_ttft_seconds or 0.0)
+    return misses_alone(slo, held=reading / max(traffic.observed_pods, 1))
+
+
+def misses_alone(slo: SloAssessment, *, held: float) -> bool:
+    """Whether more missed in the last minute than can have met another request in their pod, which holds ``held`` on
+    average: an arrival finds one there with 1 - exp(-held).
+
+    With outputs of two tokens a pod holds 0.4, so a third meets another one and may be late for its prompt: that 3 %
+    miss says nothing of those who run alone, and more replicas help.
+    """
+    minute = slo.window(60)
+    return minute is None or minute.ratio.point >= 1.0 - math.exp(-held)
