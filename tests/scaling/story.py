@@ -282,7 +282,15 @@ class Story:
         return [d.changed for d in self.decisions if d.changed]
 
 
-def sized_from(story: Story, known: Knowledge, *, current: Levers, live: bool = True, open_ceiling: int = 0) -> Plan:
+def sized_from(
+    story: Story,
+    known: Knowledge,
+    *,
+    current: Levers,
+    live: bool = True,
+    open_ceiling: int = 0,
+    lead_seconds: float = 150.0,
+) -> Plan:
     """One plan from what is known and what the story's traffic shows, for a pool at these levers."""
     pool = PoolState(current, ready=current.replicas)
     found = plan(
@@ -291,7 +299,7 @@ def sized_from(story: Story, known: Knowledge, *, current: Levers, live: bool = 
         pool=pool,
         knowledge=dataclasses.replace(known, here=model(story.spec, pool.current, known, PROFILE)),
         now=story.now,
-        lead_seconds=150.0,
+        lead_seconds=lead_seconds,
         live=live,
         cap_ceiling=256,
         open_ceiling=open_ceiling,

@@ -43,15 +43,15 @@ BACKLOG_SECONDS = 120.0
 #: miss 1.1 ** 14 = 4 budgets at a time.
 SLACK, SLACK_EACH = 0.3, 0.1
 
-#: While the load rises, or nobody knows yet whether it does, a need does not wander: it goes on.
-RISING_SLACK = 0.1
+#: While the load rises, or nobody knows yet whether it does, a need does not wander: it goes on. Nor does it wander
+#: back soon enough where a replica that is missed starts late: the whole slack is for start-ups of two minutes at most.
+RISING_SLACK, SLACK_LEAD_SECONDS = 0.1, 150.0
 
 #: A replica leaves when the need is this far below: noise around a limit must not become a replica more and one less.
 BAND = 0.2
 
-#: A shrink must hold though the minutes behind it were quiet by chance: a standard deviation, of the busiest look of
-#: the whole stabilization window.
-SHRINK_DOUBT = 1.0
+#: A shrink must hold though the five minutes behind it were quiet by chance: two standard deviations.
+SHRINK_DOUBT = 2.0
 
 
 @value(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def plan(
     need = there.replicas(coming, strain=allowed, backlog=excess)
     spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=excess)
     lasting = need if excess <= 0.0 else there.replicas(coming, strain=allowed)
-    slack = SLACK if knowledge.minutes.flat else RISING_SLACK
+    slack = _slack(lead_seconds) if knowledge.minutes.flat else RISING_SLACK
     unseen = max(0, pool.ready - traffic.observed_pods)
     narrower = there is here or levers.max_num_seqs <= pool.current.max_num_seqs
     return Plan(
@@ -149,6 +149,10 @@ def plan(
         grow_to_as_set=_whole(need if narrower else here.replicas(coming, strain=allowed, backlog=excess), slack),
         out_of_reach=here.out_of_reach,
     )
+
+
+def _slack(lead_seconds: float) -> float:
+    return RISING_SLACK + (SLACK - RISING_SLACK) * min(1.0, SLACK_LEAD_SECONDS / lead_seconds)
 
 
 def _whole(need: float, slack: float) -> int:
