@@ -131,6 +131,7 @@ def test_however_it_rises_it_has_come_back(how, back):
         ("hours ago", [BUSY_8, (1.2 * LONGEST_SECONDS, 1, 8, False), BACK_TO_2]),
         ("the queue came long after the load", [BUSY_8, AWAY, (900, 8, 8, False), (60, 9, 8, True)]),
         ("nothing had been given back", [BUSY_8, AWAY, (60, 9, 8, True)]),
+        ("one of those that serve a smaller load is lost", [BUSY_8, (1200, 3, 3, False), (420, 3, 2, True)]),
         ("half of them were taken away", [BUSY_8, (1800, 8, 4, True), (60, 5, 4, True), (120, 8, 4, True)]),
         (
             "too few can serve to show what is needed",

@@ -183,6 +183,20 @@ def test_a_few_that_miss_where_some_meet_another_are_no_lone_streams(sli):
     assert decision.changed
 
 
+def test_a_long_prompt_in_sparse_traffic_is_late_alone():
+    """Half a request a second decodes for seconds and is read in a tenth of one: a prompt hardly ever meets another,
+    and one in ten is too long for its target whatever runs beside it."""
+    story = Story(tier(ttft=0.3, tpot=0.04, seqs=(16, 256), start=64, replicas=(1, 24)), replicas=2)
+    for _ in range(120):
+        story.serves(0.5)
+        story.traffic = dataclasses.replace(story.traffic, mean_ttft_seconds=0.08, mean_queue_seconds=0.005)
+        story.burns(ttft=10.0, p99=0.03, p50=0.02)
+        story.pass_time(30.0)
+        story.pods_become_ready()
+    assert story.levers.replicas <= 3  # one may come at the first look
+    assert story.decisions[-1].reason is Reason.INFEASIBLE
+
+
 def test_without_live_resize_replicas_come_before_a_restart():
     story = burning()
     story.pool["live_resize"] = False

@@ -185,10 +185,9 @@ def _lone(slo: SloAssessment | None, assessment: Assessment, pods: int) -> bool:
     """Whether requests run (nearly) alone, now and on average over the last minute, and miss alone: then no lever makes
     them faster."""
     traffic, decoding = assessment.traffic, decoding_lately(assessment)
-    if traffic.running > pods or traffic.waiting > 0 or decoding > pods:
+    if slo is None or traffic.running > pods or traffic.waiting > 0 or decoding > pods:
         return False
-    reading = traffic.requests_per_second * (traffic.mean_ttft_seconds or 0.0)
-    return slo is None or misses_alone(slo, held=(decoding + reading) / pods)
+    return misses_alone(slo, traffic, pods=pods, decoding=decoding if slo.sli is Sli.TPOT else 0.0)
 
 
 def decoding_lately(assessment: Assessment) -> float:

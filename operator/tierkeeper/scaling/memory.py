@@ -239,7 +239,7 @@ def observe(
             knowledge=known.of_another_engine(memory.knowledge),
         )
     elif memory.spec is not None and memory.spec.objective != spec.objective:
-        memory = evolve(memory, returns=Returns())  # of replicas that another promise took
+        memory = evolve(memory, returns=Returns())  # another promise needs other replicas for the same load
     memory = _observe_replicas(memory, now=now, current=pool.current)
     coming = in_flight(pool, assessment)
     grew = memory.ready is not None and pool.ready > memory.ready

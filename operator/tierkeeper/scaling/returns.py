@@ -100,7 +100,7 @@ def observe(
     last = returns.peaks[-1] if returns.peaks else None
     if last is not None and last.needed == need == last.used == used and now - last.at < NOTE_SECONDS:
         return returns
-    rise, pauses = _risen(returns.peaks, now=now, need=need, came=now - queued_seconds), returns.pauses
+    rise, pauses = _risen(returns.peaks, now=now, need=needed, came=now - queued_seconds), returns.pauses
     rise = rise if rise is not None and rise.pause_seconds > window_seconds else returns.rise
     fresh = rise is not None and now - rise.at <= window_seconds
     if rise is not None and fresh and queue_stands and serving < min(needed, rise.used):
@@ -111,7 +111,7 @@ def observe(
     return Returns((*peaks, Peak(now, need, used)), rise, pauses)
 
 
-def _risen(peaks: tuple[Peak, ...], *, now: float, need: float, came: float) -> Rise | None:
+def _risen(peaks: tuple[Peak, ...], *, now: float, need: int, came: float) -> Rise | None:
     """That the load needs as much again as replicas served before, if at the look before it did not. ``came``: when it
     began to, which is when its queue did."""
     used = max((peak.used for peak in peaks if SAME * peak.used <= need), default=0)

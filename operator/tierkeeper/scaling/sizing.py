@@ -7,7 +7,7 @@ import math
 from tierkeeper.engine.capacity import batch_within, long_prompt_seconds, token_budget
 from tierkeeper.scaling.belief import strain_for
 from tierkeeper.scaling.forecast import Way, expected
-from tierkeeper.scaling.knowledge import Knowledge, Model, backlog, limits_of
+from tierkeeper.scaling.knowledge import MOST_USED, Knowledge, Model, backlog, limits_of
 from tierkeeper.scaling.model import Levers, PoolState, serving
 from tierkeeper.scaling.overload import open_cap, overloaded
 from tierkeeper.scaling.pace import allowed_share
@@ -130,12 +130,13 @@ def plan(
     spare = there.replicas(coming + SHRINK_DOUBT * arriving.doubt, strain=allowed, backlog=excess)
     lasting = need if excess <= 0.0 else there.replicas(coming, strain=allowed)
     slack = _slack(lead_seconds) if knowledge.minutes.flat else RISING_SLACK
+    least = coming / MOST_USED / there.one.requests_per_second
     unseen = max(0, pool.ready - traffic.observed_pods)
     narrower = there is here or levers.max_num_seqs <= pool.current.max_num_seqs
     return Plan(
-        grow_to=_whole(need, slack),
-        shrink_to=_whole(spare + unseen + BAND, slack),
-        lasting=_whole(lasting, slack),
+        grow_to=_whole(need, slack, least),
+        shrink_to=_whole(spare + unseen + BAND, slack, least),
+        lasting=_whole(lasting, slack, least),
         need=need,
         settled_need=need * (1.0 if arriving.settled is None else arriving.settled / arriving.level),
         levers=wide or levers,
@@ -146,7 +147,9 @@ def plan(
         strain=arriving.level / here.rate(pods),
         allowed=allowed,
         floor=knowledge.belief.floor,
-        grow_to_as_set=_whole(need if narrower else here.replicas(coming, strain=allowed, backlog=excess), slack),
+        grow_to_as_set=_whole(
+            need if narrower else here.replicas(coming, strain=allowed, backlog=excess), slack, least
+        ),
         out_of_reach=here.out_of_reach,
     )
 
@@ -155,10 +158,12 @@ def _slack(lead_seconds: float) -> float:
     return RISING_SLACK + (SLACK - RISING_SLACK) * min(1.0, SLACK_LEAD_SECONDS / lead_seconds)
 
 
-def _whole(need: float, slack: float) -> int:
-    """The fewest replicas that are short by no more than ``slack``, or SLACK_EACH of each."""
+def _whole(need: float, slack: float, least: float) -> int:
+    """The fewest replicas that are short of the need by no more than ``slack``, or SLACK_EACH of each, and of ``least``
+    (what can be used at all: a queue that grows without end is no budget) by nothing."""
     few = max(1, math.floor(need))
-    return few if need <= few + min(slack, SLACK_EACH * few) else few + 1
+    enough = few if need <= few + min(slack, SLACK_EACH * few) else few + 1
+    return max(enough, math.ceil(least))
 
 
 def _limits(spec: TierSpec, current: Levers, here: Model, ceilings: tuple[int, int | None]) -> Levers:
