@@ -219,7 +219,7 @@ async def resize_the_budget(kit: Kit, url: str, client: httpx.AsyncClient) -> St
     p99: dict[int, float] = {}
 
     def shows(since: float, stops: int) -> bool:
-        """Whether long prompts were served, and the step that was seen last differs from the one before as it should."""
+        """Whether long prompts were served, and the step seen last differs from the one before as it should."""
         if WATCHED * stops < LONG_SHARE * sum(at >= since for at, _ in streams.gaps):
             return False
         return len(p99) < 2 or (p99[0] >= 3 * p99[1] and p99.get(2, p99[0]) >= 3 * p99[1])
