@@ -92,7 +92,6 @@ def watched(*looks: Look, returns: Returns | None = None, now: float = 0.0) -> R
                 now=now,
                 needed=needed,
                 serving=serving,
-                queue_stands=queued >= 30.0,
                 queued_seconds=queued,
                 window_seconds=WINDOW,
             )
@@ -108,6 +107,10 @@ BUSY_8, AWAY, BACK_TO_2 = (600, 8, 8, False), (1200, 1, 8, False), (60, 8, 2, Tr
 
 def test_a_pause_is_as_long_as_fewer_were_needed():
     assert held_after(BUSY_8, AWAY, BACK_TO_2) == pytest.approx(1.5 * 1200, abs=1.5 * 75)
+
+
+def test_a_pause_ends_where_its_queue_begins_though_what_is_needed_shows_later():
+    assert held_after(BUSY_8, AWAY, (240, 3, 2, True), BACK_TO_2) == pytest.approx(1.5 * 1200, abs=1.5 * 75)
 
 
 @pytest.mark.parametrize(

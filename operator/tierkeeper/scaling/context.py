@@ -7,6 +7,7 @@ from tierkeeper.scaling.diagnose import Finding
 from tierkeeper.scaling.memory import Memory, lengths
 from tierkeeper.scaling.model import Lever, Levers, Limit, PoolState, Reason, serving
 from tierkeeper.scaling.pace import overspent
+from tierkeeper.scaling.returns import STANDS_SECONDS
 from tierkeeper.scaling.sizing import Plan
 from tierkeeper.slo.model import Assessment, SignalState, SloAssessment, Traffic
 from tierkeeper.tier import TierSpec
@@ -28,9 +29,6 @@ STARTS_BEFORE_TURNING = 2.0
 #: A live resize that has not reached every pod by now is stuck (it takes 5 s, and 90 s where kubelet is not nudged):
 #: the live levers count as out of reach and replicas must do.
 RESIZE_STUCK_SECONDS = 120.0
-
-#: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
-STANDS_SECONDS = 30.0
 
 
 @value(frozen=True, slots=True)

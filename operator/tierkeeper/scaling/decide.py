@@ -59,10 +59,10 @@ def decide(
     if finding.presses or calm_since != memory.calm_since:
         memory = evolve(memory, calm_since=calm_since, pressed_at=now if finding.presses else memory.pressed_at)
     ctx = Context(now=now, spec=spec, assessment=assessment, pool=pool, memory=memory, finding=finding, profile=profile)
-    ctx = evolve(ctx, plan=_plan(ctx))
-    if ctx.plan is not None:
-        memory = _remember_peak(ctx, ctx.plan)
-        ctx = evolve(ctx, memory=memory)
+    sized = _plan(ctx)
+    if sized is not None:
+        memory = _remember_peak(ctx, sized)
+    ctx = evolve(ctx, plan=sized, memory=memory)
     proposal = _overriding(ctx)
     if proposal is None:
         wanted = propose(ctx)
@@ -112,7 +112,6 @@ def _remember_peak(ctx: Context, plan: Plan) -> Memory:
         now=ctx.now,
         needed=plan.lasting,
         serving=ctx.serving,
-        queue_stands=ctx.queue_stands,
         queued_seconds=ctx.queued_seconds,
         window_seconds=ctx.shrink_window,
     )

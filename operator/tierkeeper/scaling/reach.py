@@ -105,6 +105,7 @@ def judge(
     where the promise is kept, or the profile says that it can be. Misses alone are no doubt, nor is the profile alone.
     """
     doubted, lost = [], []
+    traffic, pods = assessment.traffic, max(assessment.traffic.observed_pods, 1)
     for sli, target in thresholds(objective).items():
         slo, before = assessment.slos.get(sli), sli in reach.doubted
         if sli is Sli.TPOT:
@@ -117,8 +118,8 @@ def judge(
         if slo is not None and slo.state is SignalState.OK:
             if before:
                 before = not (slo.met or (clear and not gone))
-            else:
-                before = beyond and (_median_misses(slo) or (gone and _misses_alone(slo, assessment.traffic)))
+            elif beyond:
+                before = _median_misses(slo) or (gone and slo.met is False and misses_alone(slo, traffic, pods=pods))
         if before:
             doubted.append(sli)
             if gone:
@@ -132,10 +133,6 @@ def judge(
 def _median_misses(slo: SloAssessment) -> bool:
     median = quantile_of(slo, 0.5)
     return median is not None and median.seconds > slo.threshold_seconds
-
-
-def _misses_alone(slo: SloAssessment, traffic: Traffic) -> bool:
-    return slo.met is False and misses_alone(slo, traffic, pods=max(traffic.observed_pods, 1))
 
 
 def misses_alone(slo: SloAssessment, traffic: Traffic, *, pods: int, decoding: float = 0.0) -> bool:

@@ -20,11 +20,14 @@ MARGIN = 1.5
 #: A load is the same again from this share of what it needed before: what a replica is trusted with varies as much.
 SAME = 0.75
 
-#: A pause is forgotten after a day without one.
+#: A pause is forgotten after a day.
 MEMORY_SECONDS = 86_400.0
 
 #: An unchanged need is noted this often.
 NOTE_SECONDS = 60.0
+
+#: A queue stands once it has been too long through two scrapes of 15 s; a burst is gone by then.
+STANDS_SECONDS = 30.0
 
 
 @value(frozen=True, slots=True)
@@ -85,16 +88,15 @@ def observe(
     now: float,
     needed: int,
     serving: int,
-    queue_stands: bool,
     queued_seconds: float,
     window_seconds: float,
 ) -> Returns:
     """What is known after a tick at which the load, without any backlog, needed ``needed`` replicas of which
-    ``serving`` were there.
+    ``serving`` were there. ``queued_seconds``: for how long the queue has been too long.
 
     Where fewer serve, a queue stands within ``window_seconds`` of a rise, if it does at all. A pause no longer than
-    that takes no replicas away; a queue that is longer too long (``queued_seconds``) is no pause, whatever is read of
-    a pool that serves all it can.
+    that takes no replicas away; a queue that has been too long for longer is no pause, whatever is read of a pool that
+    serves all it can.
     """
     need, used = math.inf if queued_seconds > window_seconds else float(needed), min(needed, serving)
     last = returns.peaks[-1] if returns.peaks else None
@@ -103,7 +105,7 @@ def observe(
     rise, pauses = _risen(returns.peaks, now=now, need=needed, came=now - queued_seconds), returns.pauses
     rise = rise if rise is not None and rise.pause_seconds > window_seconds else returns.rise
     fresh = rise is not None and now - rise.at <= window_seconds
-    if rise is not None and fresh and queue_stands and serving < min(needed, rise.used):
+    if rise is not None and fresh and queued_seconds >= STANDS_SECONDS and serving < min(needed, rise.used):
         kept = [one for one in pauses if now - one.at <= MEMORY_SECONDS and one.seconds > rise.pause_seconds]
         pauses = (*kept, Pause(now, rise.pause_seconds))
     oldest = now - LONGEST_SECONDS

@@ -155,6 +155,7 @@ def plan(
 
 
 def _slack(lead_seconds: float) -> float:
+    """Replicas that a load which does not rise may be short of, where a new one serves after that time."""
     return RISING_SLACK + (SLACK - RISING_SLACK) * min(1.0, SLACK_LEAD_SECONDS / lead_seconds)
 
 
